@@ -1,0 +1,1 @@
+//! Carries out a plan on the kernel, undoes it, and observes the result.

@@ -1,0 +1,1 @@
+//! The decisions of Podrail: pure values, no I/O.

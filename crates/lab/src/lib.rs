@@ -1,0 +1,1 @@
+//! Virtual rail nodes: a real kernel under QEMU.

@@ -1,0 +1,1 @@
+//! Route and RDMA netlink verbs, and entering a network namespace.

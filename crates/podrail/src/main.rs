@@ -1,0 +1,3 @@
+//! The program `podrail`: reads the command line and runs one command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The state of a node in one SQLite file.

@@ -1,0 +1,1 @@
+//! Stand-ins and helpers of the tests.
