@@ -1,1 +1,7 @@
-//! The decisions of Podrail: pure values, no I/O.
+//! The decisions of Podrail: pure values and functions.
+//!
+//! Nothing here reads a file, a clock or the environment, and nothing is async. The edges (`host`,
+//! `netlink`, `store`, `attach`) bring facts in and carry plans out.
+
+pub mod ids;
+pub mod topology;
