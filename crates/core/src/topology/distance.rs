@@ -46,6 +46,16 @@ impl Level {
     }
 }
 
+impl std::str::FromStr for Level {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|level| level.to_string() == text)
+            .ok_or("expected one of switch, root, numa, socket, any")
+    }
+}
+
 impl std::fmt::Display for Level {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

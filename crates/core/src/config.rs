@@ -1,0 +1,207 @@
+//! The configuration of one node: every field checked, all faults reported together.
+//!
+//! Parsing of YAML is the program's; this reads the neutral document that comes out of it.
+
+use crate::ids::{NicId, PciAddr};
+use crate::topology::Level;
+use ipnet::IpNet;
+use serde_json::Value;
+use std::net::IpAddr;
+
+mod doc;
+pub use doc::{Fault, Faults};
+use doc::{FaultList, Section};
+
+/// Largest number of pods that may share a rail.
+const MOST_SHARES: u32 = 64;
+
+/// Settings of a node. `Config::default()` discovers everything and has no pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config {
+    /// Where addresses come from.
+    pub pool: Option<PoolSettings>,
+    /// Which ports are rails, and how they are handed out.
+    pub rails: RailSettings,
+    /// Whether any display-class function counts as a GPU (virtual nodes).
+    pub generic_gpus: bool,
+}
+
+/// The address pool, as written; `ipam` checks how the parts fit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Name, for messages.
+    pub name: String,
+    /// At most one subnet per family.
+    pub subnets: Vec<IpNet>,
+    /// Addresses per node; absent: the whole subnet.
+    pub block_size: Option<u32>,
+    /// Which block of the subnet is this node's.
+    pub block: u32,
+    /// Addresses, `first-last` ranges or CIDRs that are never handed out.
+    pub exclude: Vec<String>,
+    /// At most one gateway per family.
+    pub gateways: Vec<IpAddr>,
+}
+
+/// Which ports are rails, and how they are handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RailSettings {
+    /// What a rail must match; empty lists match everything.
+    pub only: PortMatch,
+    /// What is never a rail; empty lists match nothing.
+    pub never: PortMatch,
+    /// Pods that may hold one rail at the same time.
+    pub shares: u16,
+    /// MTU of the children; absent: that of the rail.
+    pub mtu: Option<u32>,
+    /// Distances that the PCIe tree does not show.
+    pub overrides: Vec<Override>,
+}
+
+impl Default for RailSettings {
+    fn default() -> Self {
+        let (only, never) = (PortMatch::default(), PortMatch::default());
+        Self {
+            only,
+            never,
+            shares: 1,
+            mtu: None,
+            overrides: vec![],
+        }
+    }
+}
+
+/// What a port looks like. `*` and `?` are wildcards in `pci` and `netdevs`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PortMatch {
+    /// PCI vendor ids, four hexadecimal digits.
+    pub vendors: Vec<HexId>,
+    /// PCI device ids, four hexadecimal digits.
+    pub devices: Vec<HexId>,
+    /// Kernel drivers (`mlx5_core`).
+    pub drivers: Vec<String>,
+    /// PCI addresses.
+    pub pci: Vec<String>,
+    /// Names of network interfaces.
+    pub netdevs: Vec<String>,
+}
+
+/// A PCI vendor or device id, `15b3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HexId(pub u16);
+
+impl std::str::FromStr for HexId {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let fits = digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let id = fits.then(|| u16::from_str_radix(digits, 16).ok()).flatten();
+        id.map(Self)
+            .ok_or("expected four hexadecimal digits, as in \"15b3\"")
+    }
+}
+
+/// A distance that the operator knows better than the PCIe tree (ConnectX-8 Data Direct hides the
+/// real root).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// The GPU.
+    pub gpu: PciAddr,
+    /// The NIC, all ports of it.
+    pub nic: NicId,
+    /// Their distance.
+    pub level: Level,
+}
+
+impl Config {
+    /// Reads a document.
+    pub fn from_document(document: Value) -> Result<Self, Faults> {
+        let faults = FaultList::default();
+        let mut root = Section::new("", document, &faults);
+        let pool = root.section("pool").and_then(read_pool);
+        let rails = root.section("rails").map(read_rails).unwrap_or_default();
+        let generic_gpus = root.section("gpus").map(read_gpus).unwrap_or_default();
+        root.finish();
+        faults.result(Self {
+            pool,
+            rails,
+            generic_gpus,
+        })
+    }
+}
+
+fn read_pool(mut section: Section<'_>) -> Option<PoolSettings> {
+    let name = section.parsed("name").unwrap_or_else(|| "local".to_owned());
+    let subnets: Vec<IpNet> = section.list("subnets");
+    let block_size = section.number("blockSize", 1..=u32::MAX);
+    let block = section.number("block", 0..=u32::MAX).unwrap_or(0);
+    let exclude = section.list("exclude");
+    let gateways = section.list("gateways");
+    if subnets.is_empty() {
+        section.missing("subnets");
+    }
+    section.finish();
+    Some(PoolSettings {
+        name,
+        subnets,
+        block_size,
+        block,
+        exclude,
+        gateways,
+    })
+}
+
+fn read_rails(mut section: Section<'_>) -> RailSettings {
+    let only = section.section("only").map(read_match).unwrap_or_default();
+    let never = section.section("never").map(read_match).unwrap_or_default();
+    let shares = section
+        .number("shares", 1..=MOST_SHARES)
+        .and_then(|n| u16::try_from(n).ok());
+    let mtu = section.number("mtu", 68..=65_535);
+    let overrides = section
+        .sections("overrides")
+        .into_iter()
+        .filter_map(read_override)
+        .collect();
+    section.finish();
+    RailSettings {
+        only,
+        never,
+        shares: shares.unwrap_or(1),
+        mtu,
+        overrides,
+    }
+}
+
+fn read_match(mut section: Section<'_>) -> PortMatch {
+    let found = PortMatch {
+        vendors: section.list("vendors"),
+        devices: section.list("devices"),
+        drivers: section.list("drivers"),
+        pci: section.list("pci"),
+        netdevs: section.list("netdevs"),
+    };
+    section.finish();
+    found
+}
+
+fn read_override(mut section: Section<'_>) -> Option<Override> {
+    let gpu = section.required("gpu");
+    let nic = section.required("nic");
+    let level = section.required("level");
+    section.finish();
+    Some(Override {
+        gpu: gpu?,
+        nic: nic?,
+        level: level?,
+    })
+}
+
+fn read_gpus(mut section: Section<'_>) -> bool {
+    let generic = section.flag("generic").unwrap_or(false);
+    section.finish();
+    generic
+}
+
+#[cfg(test)]
+mod tests;
