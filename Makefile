@@ -1,0 +1,22 @@
+# Two commands: `make demo` and `make test`. Both install what they need and reuse what is there.
+.PHONY: demo test setup setup-lab fmt bench clean
+
+SHELL := /bin/bash
+
+demo: setup-lab
+	@cargo xtask demo
+
+test: setup-lab
+	@scripts/test.sh
+
+setup:
+	@scripts/setup.sh
+
+setup-lab: setup
+	@cargo xtask lab setup
+
+fmt:
+	@cargo fmt --all
+
+clean:
+	@cargo clean

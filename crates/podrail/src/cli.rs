@@ -1,0 +1,215 @@
+//! The command line: every option with the words that `--help` prints.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or the check passed
+  1  'podrail check' found something wrong
+  2  the command line is not understood
+  3  the configuration or an input file is wrong
+  4  not enough free rails or addresses
+  5  in conflict with what is attached already (same id, other arguments; a name that is taken)
+  6  the node is not ready for rails (RDMA mode, IPvlan, a rail that is down or in use)
+  7  the network namespace is missing or is none
+  8  the state file cannot be used
+  9  the kernel refused a step; what was done has been undone";
+
+/// Gives a pod or a job the RDMA rails next to its GPUs, over IPvlan.
+#[derive(Debug, Parser)]
+#[command(name = "podrail", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the node: roots, GPUs, rails, and who holds what
+    #[command(after_help = "Examples:\n  \
+        podrail topo\n  \
+        podrail topo -o svg > node.svg\n  \
+        podrail topo --from nccl-topo.xml      # NCCL_TOPO_DUMP_FILE, or lstopo --of xml")]
+    Topo(TopoArgs),
+    /// Attach the rails next to the given GPUs to a network namespace
+    #[command(after_help = "Examples:\n  \
+        podrail attach --netns /run/netns/job1 --id job1 --gpus 0,1,6,7 --rails 8\n  \
+        podrail attach --netns /proc/4711/ns/net --id slurm-17 --gpus GPU-5a8b... --rails 2 -o json\n\n\
+        Twice with the same arguments gives the same rails. Either all rails are attached or none.")]
+    Attach(AttachArgs),
+    /// Take all rails of a sandbox away and free its addresses
+    #[command(after_help = "Examples:\n  \
+        podrail detach --id job1\n\n\
+        Succeeds when there is nothing to detach, and when the namespace is gone.")]
+    Detach(DetachArgs),
+    /// List who holds which rails and addresses
+    #[command(after_help = "Examples:\n  podrail status\n  podrail status -o json | jq '.[].rails'")]
+    Status(StatusArgs),
+    /// Print the RDMA device and GID index of each rail interface (run it in the pod)
+    #[command(after_help = "Examples:\n  \
+        podrail map\n  \
+        podrail map --netns /run/netns/job1\n\n\
+        Columns: interface, address, RDMA device, GID index; 'none' where there is none.")]
+    Map(MapArgs),
+    /// Check that RDMA works on the rails of this pod: PASS, or what is wrong (run it in the pod)
+    #[command(after_help = "Examples:\n  \
+        podrail check\n  \
+        podrail check --netns /run/netns/job1 --rails 8\n\n\
+        The number of rails is taken from --rails, or from the PCIDEVICE_* environment.")]
+    Check(CheckArgs),
+}
+
+/// Options about the node, shared by the commands that look at it.
+#[derive(Debug, Args, Clone)]
+pub struct NodeArgs {
+    /// Configuration file; without it /etc/podrail/config.yaml is read if it exists
+    #[arg(long, value_name = "FILE", env = "PODRAIL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Read sysfs and /proc below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", env = "PODRAIL_ROOT")]
+    pub root: PathBuf,
+    /// An address of this node: the interface that has it is a front-end NIC, not a rail
+    #[arg(long = "node-address", value_name = "IP", env = "PODRAIL_NODE_ADDRESS")]
+    pub node_addresses: Vec<IpAddr>,
+}
+
+/// Where the state is kept.
+#[derive(Debug, Args, Clone)]
+pub struct StateArgs {
+    /// State file
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/lib/podrail/state.db",
+        env = "PODRAIL_STATE"
+    )]
+    pub state: PathBuf,
+}
+
+/// Table or JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For eyes.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// How to print.
+#[derive(Debug, Args, Clone, Copy)]
+pub struct OutputArgs {
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Formats of `topo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TopoFormat {
+    /// A tree.
+    Text,
+    /// For scripts.
+    Json,
+    /// A picture.
+    Svg,
+}
+
+/// Options of `topo`.
+#[derive(Debug, Args)]
+pub struct TopoArgs {
+    /// Options about the node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Where the state is kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Look at another machine: an NCCL topology dump or an hwloc XML
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = TopoFormat::Text)]
+    pub output: TopoFormat,
+}
+
+/// Options of `attach`.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// Options about the node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Where the state is kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Network namespace of the pod or job
+    #[arg(long, value_name = "PATH")]
+    pub netns: PathBuf,
+    /// Name of the pod sandbox or job; detach takes the same one
+    #[arg(long, value_name = "ID")]
+    pub id: String,
+    /// Its GPUs: indexes as nvidia-smi counts (PCI order), UUIDs or PCI addresses
+    #[arg(long, value_name = "GPU", value_delimiter = ',')]
+    pub gpus: Vec<String>,
+    /// How many rails
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rails: u16,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Options of `detach`.
+#[derive(Debug, Args)]
+pub struct DetachArgs {
+    /// Where the state is kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Name that was given to attach
+    #[arg(long, value_name = "ID")]
+    pub id: String,
+    /// Network namespace; without it the one that was given to attach
+    #[arg(long, value_name = "PATH")]
+    pub netns: Option<PathBuf>,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Where the state is kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Options of `map`.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    /// Look into this network namespace instead of the current one
+    #[arg(long, value_name = "PATH")]
+    pub netns: Option<PathBuf>,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Look into this network namespace instead of the current one
+    #[arg(long, value_name = "PATH")]
+    pub netns: Option<PathBuf>,
+    /// How many rails there must be
+    #[arg(long, value_name = "N")]
+    pub rails: Option<usize>,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
