@@ -5,6 +5,7 @@
 
 pub mod config;
 pub mod ids;
+pub mod ipam;
 pub mod plan;
 pub mod topology;
 pub mod verify;
