@@ -6,11 +6,13 @@
 
 mod held;
 mod outline;
+mod svg;
 mod table;
 mod text;
 mod tree;
 mod words;
 
+pub use svg::{SvgOptions, svg};
 pub use table::table;
 pub use tree::{Style, tree};
 

@@ -4,6 +4,7 @@ use super::Holder;
 use super::text::{clean, count, ranges};
 use podrail_core::ids::RailIndex;
 use podrail_core::topology::{Gpu, Rail, Topology};
+use std::borrow::Cow;
 
 /// Positions in the list of holders of those who hold this GPU: more than one when it is shared.
 pub(super) fn by_gpu(holders: &[Holder], gpu: usize) -> Vec<usize> {
@@ -23,12 +24,20 @@ fn positions(holders: &[Holder], holds: impl Fn(&Holder) -> bool) -> Vec<usize> 
     found.map(|(position, _)| position).collect()
 }
 
-/// Names of the holders at these positions, cleaned and joined; `free` if there are none.
+/// Name of a holder as it may be shown.
+pub(super) fn name(holder: &Holder) -> Cow<'_, str> {
+    match clean(holder.name.trim()) {
+        name if name.is_empty() => Cow::Borrowed("(no name)"),
+        name => name,
+    }
+}
+
+/// Names of the holders at these positions, joined; `free` if there are none.
 pub(super) fn names(holders: &[Holder], positions: &[usize]) -> String {
     let names: Vec<_> = positions
         .iter()
         .filter_map(|p| holders.get(*p))
-        .map(|h| clean(&h.name))
+        .map(name)
         .collect();
     if names.is_empty() {
         "free".to_owned()

@@ -162,7 +162,7 @@ fn not_rails(excluded: &[Excluded]) -> String {
 fn summary(topology: &Topology, holders: &[Holder]) -> String {
     let row = |holder: &Holder| {
         vec![
-            holder.name.clone(),
+            held::name(holder).into_owned(),
             ranges(holder.gpus.iter().copied()),
             ranges(holder.rails.iter().map(|rail| usize::from(rail.0))),
             held::Nearness::of(topology, holder).words(holder),
