@@ -1,3 +1,22 @@
 //! The project's own chores.
 
-fn main() {}
+mod lab;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The project's own chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+enum Task {
+    /// The virtual rail node.
+    #[command(subcommand)]
+    Lab(lab::Command),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Task::parse() {
+        Task::Lab(command) => lab::run(command),
+    }
+}
