@@ -105,7 +105,7 @@ impl Problem {
             Self::MacvlanParent { .. } => {
                 "the kernel allows either macvlan or IPvlan on one interface: remove the macvlan"
             }
-            Self::Enslaved(_) => "take it out of the bridge or bond, or exclude it (rails.never)",
+            Self::Enslaved(_) => "take it out of the bridge or bond, or exclude it (rails.exclude)",
             Self::OtherMode { .. } => "IPvlan's mode is one per parent and RoCE needs L2",
             Self::NameTaken(_) => {
                 "another program made it (Multus?): remove it, or let only one of them attach rails"

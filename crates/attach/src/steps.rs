@@ -22,6 +22,9 @@ struct Step<'a> {
     request: Request<'a>,
 }
 
+/// The steps of one stage for one rail, whose child has the given index.
+type StageOf<'a> = fn(&Run<'a>, &'a RailAttachment, u32) -> Vec<(&'static str, Request<'a>)>;
+
 /// What takes a step back.
 enum Undo<'a> {
     /// Rules and children of the sandbox, whichever were made.
@@ -133,8 +136,7 @@ impl<'a> Run<'a> {
 
     /// Stage by stage over all rails: every link is ready before the first comes up.
     fn pod_steps(&self) -> Vec<Step<'a>> {
-        let stages: [fn(&Self, &'a RailAttachment, u32) -> Vec<(&'static str, Request<'a>)>; 4] =
-            [Self::settings, Self::address, Self::routes, Self::rules];
+        let stages: [StageOf<'a>; 4] = [Self::settings, Self::address, Self::routes, Self::rules];
         stages
             .iter()
             .flat_map(|stage| {

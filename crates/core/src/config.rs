@@ -43,13 +43,28 @@ pub struct PoolSettings {
     pub gateways: Vec<IpAddr>,
 }
 
-/// Which ports are rails, and how they are handed out.
+/// Which ports are rails, and how they are handed out. Empty lists match everything; patterns have
+/// `*` and `?` as wildcards and are checked by `host`, which matches them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailSettings {
-    /// What a rail must match; empty lists match everything.
-    pub only: PortMatch,
-    /// What is never a rail; empty lists match nothing.
-    pub never: PortMatch,
+    /// PCI vendor ids, four hexadecimal digits.
+    pub vendors: Vec<HexId>,
+    /// PCI device ids, four hexadecimal digits.
+    pub devices: Vec<HexId>,
+    /// Kernel drivers (`mlx5_core`).
+    pub drivers: Vec<String>,
+    /// Patterns of PCI addresses.
+    pub pci: Vec<String>,
+    /// Patterns of network interfaces.
+    pub netdevs: Vec<String>,
+    /// Patterns of RDMA devices.
+    pub rdma: Vec<String>,
+    /// Patterns of PCI addresses, interfaces or RDMA devices that are never rails.
+    pub exclude: Vec<String>,
+    /// SR-IOV virtual functions may be rails.
+    pub virtual_functions: bool,
+    /// NICs that carry the default route or the node's address may be rails.
+    pub front_ends: bool,
     /// Pods that may hold one rail at the same time.
     pub shares: u16,
     /// MTU of the children; absent: that of the rail.
@@ -60,30 +75,21 @@ pub struct RailSettings {
 
 impl Default for RailSettings {
     fn default() -> Self {
-        let (only, never) = (PortMatch::default(), PortMatch::default());
         Self {
-            only,
-            never,
+            vendors: vec![],
+            devices: vec![],
+            drivers: vec![],
+            pci: vec![],
+            netdevs: vec![],
+            rdma: vec![],
+            exclude: vec![],
+            virtual_functions: false,
+            front_ends: false,
             shares: 1,
             mtu: None,
             overrides: vec![],
         }
     }
-}
-
-/// What a port looks like. `*` and `?` are wildcards in `pci` and `netdevs`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PortMatch {
-    /// PCI vendor ids, four hexadecimal digits.
-    pub vendors: Vec<HexId>,
-    /// PCI device ids, four hexadecimal digits.
-    pub devices: Vec<HexId>,
-    /// Kernel drivers (`mlx5_core`).
-    pub drivers: Vec<String>,
-    /// PCI addresses.
-    pub pci: Vec<String>,
-    /// Names of network interfaces.
-    pub netdevs: Vec<String>,
 }
 
 /// A PCI vendor or device id, `15b3`.
@@ -152,37 +158,30 @@ fn read_pool(mut section: Section<'_>) -> Option<PoolSettings> {
 }
 
 fn read_rails(mut section: Section<'_>) -> RailSettings {
-    let only = section.section("only").map(read_match).unwrap_or_default();
-    let never = section.section("never").map(read_match).unwrap_or_default();
     let shares = section
         .number("shares", 1..=MOST_SHARES)
         .and_then(|n| u16::try_from(n).ok());
-    let mtu = section.number("mtu", 68..=65_535);
     let overrides = section
         .sections("overrides")
         .into_iter()
         .filter_map(read_override)
         .collect();
-    section.finish();
-    RailSettings {
-        only,
-        never,
-        shares: shares.unwrap_or(1),
-        mtu,
-        overrides,
-    }
-}
-
-fn read_match(mut section: Section<'_>) -> PortMatch {
-    let found = PortMatch {
+    let settings = RailSettings {
         vendors: section.list("vendors"),
         devices: section.list("devices"),
         drivers: section.list("drivers"),
         pci: section.list("pci"),
         netdevs: section.list("netdevs"),
+        rdma: section.list("rdma"),
+        exclude: section.list("exclude"),
+        virtual_functions: section.flag("virtualFunctions").unwrap_or(false),
+        front_ends: section.flag("frontEnds").unwrap_or(false),
+        shares: shares.unwrap_or(1),
+        mtu: section.number("mtu", 68..=65_535),
+        overrides,
     };
     section.finish();
-    found
+    settings
 }
 
 fn read_override(mut section: Section<'_>) -> Option<Override> {

@@ -17,9 +17,9 @@ fn every_field() {
             "block": 1, "exclude": ["10.239.255.7"], "gateways": ["10.239.255.254"],
         },
         "rails": {
-            "only": { "vendors": ["15b3"], "devices": ["0x1019"], "drivers": ["mlx5_core"],
-                      "pci": ["0000:0c:00.*"], "netdevs": ["rdma*"] },
-            "never": { "netdevs": ["eth*"] },
+            "vendors": ["15b3"], "devices": ["0x1019"], "drivers": ["mlx5_core"],
+            "pci": ["0000:0c:00.*"], "netdevs": ["rdma*"], "rdma": ["mlx5_*"],
+            "exclude": ["eth*"], "virtualFunctions": true, "frontEnds": true,
             "shares": 2, "mtu": 4220,
             "overrides": [{ "gpu": "0000:0f:00.0", "nic": "0000:0c:00", "level": "switch" }],
         },
@@ -36,8 +36,9 @@ fn every_field() {
         (2, 1, 1)
     );
     assert_eq!((config.rails.shares, config.rails.mtu), (2, Some(4220)));
-    assert_eq!(config.rails.only.vendors, [HexId(0x15b3)]);
-    assert_eq!(config.rails.never.netdevs, ["eth*"]);
+    assert_eq!(config.rails.vendors, [HexId(0x15b3)]);
+    assert_eq!(config.rails.exclude, ["eth*"]);
+    assert!(config.rails.virtual_functions && config.rails.front_ends);
     assert_eq!(config.rails.overrides[0].level, Level::Switch);
     assert!(config.generic_gpus);
 }
@@ -47,7 +48,7 @@ fn all_faults_come_together_with_their_paths() {
     let faults = Config::from_document(json!({
         "pool": { "subnets": ["10.0.0.0/33", "10.0.0.0/24"], "blockSize": 0, "gatewys": [] },
         "rails": {
-            "shares": 65, "mtu": "big", "only": ["rdma0"],
+            "shares": 65, "mtu": "big", "netdevs": "rdma0",
             "overrides": [{ "gpu": "0f:00.0", "nic": "0000:0c:00" }],
         },
         "gpus": { "generic": "yes" },
@@ -61,7 +62,7 @@ fn all_faults_come_together_with_their_paths() {
         "pool.gatewys",
         "rails.shares",
         "rails.mtu",
-        "rails.only",
+        "rails.netdevs",
         "rails.overrides[0].gpu",
         "rails.overrides[0].level",
         "gpus.generic",
