@@ -78,6 +78,7 @@ pub(super) const SHEET: &str = "
 .podrail .trouble .edge { stroke: #b3001b; stroke-width: 2; stroke-dasharray: 6 2; }
 .podrail .holder { font-weight: 600; }
 .podrail .alarm { fill: #9a0018; font-weight: 600; }
+.podrail .held .alarm { fill: #5c000e; }
 .podrail .sign { fill: #b3001b; stroke: #ffffff; stroke-width: 0.7; }
 .podrail .sign-mark { fill: none; stroke: #ffffff; stroke-width: 1.5; }
 .podrail .pattern-line { fill: none; stroke: #1f2328; stroke-opacity: 0.28; stroke-width: 1.2; }
@@ -104,7 +105,10 @@ pub(super) const SHEET: &str = "
 .podrail .held text { fill: #1f2328; }
 .podrail .trouble .edge { stroke: #ff7b72; }
 .podrail .free .alarm { fill: #ff9d94; }
-.podrail .held .alarm { fill: #7d0013; }
+.podrail .held .alarm { fill: #5c000e; }
 .podrail .held.trouble .edge { stroke: #ff5a50; }
 }
 ";
+
+#[cfg(test)]
+mod tests;
