@@ -31,6 +31,9 @@ pub use node::{KernelModule, Memlock, NetnsMode, NodeFacts, memlock};
 pub use select::{LinkType, Selectors};
 pub use tree::Note;
 
+#[cfg(test)]
+mod tests;
+
 use podrail_core::topology::Topology;
 use std::path::Path;
 

@@ -34,8 +34,15 @@ pub(super) fn read(system: Node<'_, '_>, select: &Selectors, notes: &Notes) -> T
         "NCCL dump",
         "functions of a NIC are shown as ports of function 0",
     );
+    // With NVLink between machines, a dump has the CPUs of all of them: the first is meant.
+    let host = |cpu: Node<'_, '_>| cpu.attribute("host_hash").map(str::to_owned);
+    let first = elements(system, "cpu").next().and_then(host);
     for cpu in elements(system, "cpu") {
-        reader.cpu(cpu);
+        if host(cpu) == first {
+            reader.cpu(cpu);
+        } else {
+            notes.add("NCCL dump", "has several machines: only the first is read");
+        }
     }
     let mut topology = reader.topology;
     topology.gpus.sort_by_key(|gpu| gpu.path.function);
@@ -125,8 +132,8 @@ impl Reader<'_> {
 
     fn net(&mut self, pci: Node<'_, '_>, net: Node<'_, '_>, path: &PciPath) {
         let name = net.attribute("name").unwrap_or_default();
-        // Sockets and plugins without RDMA give port 0 or a name that no RDMA device can have; a
-        // merged device (`mlx5_5+mlx5_6`) repeats devices that the dump lists as well.
+        // A dump lists physical devices only (`ncclTopoProcessNet`): a merged name (`mlx5_5+mlx5_6`)
+        // or one of a plugin without RDMA is not expected, and no valid device name.
         let (Ok(rdma), port) = (RdmaName::parse(name), number(net, "port").unwrap_or(1)) else {
             return self.notes.add(
                 path.function,
