@@ -3,6 +3,7 @@
 //! Nothing here reads a file, a clock or the environment, and nothing is async. The edges (`host`,
 //! `netlink`, `store`, `attach`) bring facts in and carry plans out.
 
+pub mod binding;
 pub mod config;
 pub mod ids;
 pub mod ipam;

@@ -1,0 +1,245 @@
+//! Prices of rails: with them, pods that compete for the same rails can be looked at one by one.
+//!
+//! The choice is relaxed to a minimum-cost flow from GPUs through classes to shares, in which a
+//! rail may be cut; GPUs that are still free send their wishes through it too, at a cost that
+//! matters last. The prices of its nodes are Lagrange multipliers: what the pods pay for rails is
+//! given back as a constant ([`Prices::base`]), and the sum of every pod's cheapest choice at these
+//! prices is never above the cost of the best plan.
+
+use super::cost::Cost;
+use super::flow::{Network, UNLIMITED};
+use super::problem::{Class, Need, Problem, signed};
+use std::collections::BTreeMap;
+
+/// What a free GPU pays for a share that it cannot get: one more than the farthest level.
+pub(super) const NOTHING_LEFT: i64 = 5;
+
+/// Prices per unit of flow (1/scale of a rail).
+#[derive(Debug)]
+pub(super) struct Prices {
+    /// Of a share of each class for a pod.
+    pub(super) entry: Vec<Cost>,
+    /// By need: what each of its takers pays at the margin.
+    pub(super) takers: Vec<Vec<Cost>>,
+    /// To be added to the pods' cheapest choices for a lower bound of the whole.
+    pub(super) base: Cost,
+}
+
+impl Prices {
+    pub(super) fn of(problem: &Problem) -> Self {
+        let mut relaxed = Relaxed::new(problem);
+        relaxed.network.route(relaxed.source, relaxed.sink);
+        let end = relaxed.network.price(relaxed.sink);
+        let price = |node: &usize| end - relaxed.network.price(*node);
+        let (entry, share): (Vec<Cost>, Vec<Cost>) = relaxed
+            .classes
+            .iter()
+            .map(|class| {
+                (
+                    price(&class.entry),
+                    price(&class.share).max(Cost::default()),
+                )
+            })
+            .unzip();
+        let takers = relaxed.takers.iter();
+        Self {
+            base: base(problem, &entry, &share),
+            takers: takers
+                .map(|nodes| nodes.iter().map(price).collect())
+                .collect(),
+            entry,
+        }
+    }
+}
+
+/// Cost of a unit between a taker and a class.
+pub(super) fn transport(class: &Class, taker: Option<usize>) -> Cost {
+    let distance = class.distance(taker);
+    Cost {
+        distance: i64::from(distance.level.rank()),
+        hops: i64::from(distance.hops),
+        ..Cost::default()
+    }
+}
+
+/// Cost of a unit that a free GPU takes from a class.
+fn harm(class: &Class, gpu: usize) -> Cost {
+    Cost {
+        harm: i64::from(class.distance(Some(gpu)).level.rank()),
+        ..Cost::default()
+    }
+}
+
+const UNMET: Cost = Cost {
+    unmet: 1,
+    distance: 0,
+    load: 0,
+    split: 0,
+    broken: 0,
+    hops: 0,
+    harm: 0,
+    order: 0,
+};
+
+const NO_SHARE: Cost = Cost {
+    unmet: 0,
+    harm: NOTHING_LEFT,
+    ..UNMET
+};
+
+/// What each further pod on a rail adds to the load, and on how many rails.
+///
+/// A port with h holders and t new ones has a load of t (h + t - 1).
+fn load_steps(class: &Class) -> BTreeMap<i64, usize> {
+    let mut steps = BTreeMap::new();
+    for port in class.ports() {
+        for before in 0..port.free {
+            *steps.entry(signed(port.held + 2 * before)).or_insert(0) += 1;
+        }
+    }
+    steps
+}
+
+fn load(step: i64) -> Cost {
+    Cost {
+        load: step,
+        ..Cost::default()
+    }
+}
+
+struct ClassNodes {
+    entry: usize,
+    share: usize,
+}
+
+struct Relaxed<'a> {
+    problem: &'a Problem,
+    network: Network<Cost>,
+    source: usize,
+    sink: usize,
+    classes: Vec<ClassNodes>,
+    takers: Vec<Vec<usize>>,
+}
+
+impl<'a> Relaxed<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let mut network = Network::default();
+        let (source, sink) = (network.node(), network.node());
+        let mut relaxed = Self {
+            problem,
+            network,
+            source,
+            sink,
+            classes: vec![],
+            takers: vec![],
+        };
+        for class in &problem.classes {
+            relaxed.add_class(class);
+        }
+        for (place, need) in problem.needs.iter().enumerate() {
+            relaxed.add_need(need, place > 0);
+        }
+        for gpu in &problem.spare {
+            relaxed.add_spare(*gpu);
+        }
+        relaxed
+    }
+
+    fn units(&self, count: usize) -> i64 {
+        signed(count) * self.problem.unit()
+    }
+
+    fn add_class(&mut self, class: &Class) {
+        let (entry, share) = (self.network.node(), self.network.node());
+        for (step, count) in load_steps(class) {
+            let room = self.units(count);
+            self.network.arc((entry, share), room, load(step));
+        }
+        let room = self.units(class.shares());
+        self.network.arc((share, self.sink), room, Cost::default());
+        self.classes.push(ClassNodes { entry, share });
+    }
+
+    fn add_need(&mut self, need: &Need, may_miss: bool) {
+        let part = self.units(need.rails) / signed(need.parts());
+        let free = Cost::default();
+        let takers: Vec<usize> = need.takers().iter().map(|_| self.network.node()).collect();
+        for taker in &takers {
+            self.network.arc((self.source, *taker), part, free);
+            if may_miss {
+                self.network.arc((*taker, self.sink), UNLIMITED, UNMET);
+            }
+        }
+        for (class, nodes) in self.problem.classes.iter().zip(&self.classes) {
+            let gate = self.network.node();
+            let room = signed(class.rails()) * self.problem.unit();
+            self.network.arc((gate, nodes.entry), room, free);
+            for (taker, gpu) in takers.iter().zip(need.takers()) {
+                let cost = transport(class, gpu);
+                self.network.arc((*taker, gate), UNLIMITED, cost);
+            }
+        }
+        self.takers.push(takers);
+    }
+
+    fn add_spare(&mut self, gpu: usize) {
+        let node = self.network.node();
+        let room = self.units(self.problem.fair);
+        self.network.arc((self.source, node), room, Cost::default());
+        self.network.arc((node, self.sink), UNLIMITED, NO_SHARE);
+        for (class, nodes) in self.problem.classes.iter().zip(&self.classes) {
+            self.network
+                .arc((node, nodes.share), UNLIMITED, harm(class, gpu));
+        }
+    }
+}
+
+/// The least that loads, capacities and free GPUs can add to what the pods pay. Valid for any
+/// entry prices, and any share prices that are not negative.
+fn base(problem: &Problem, entry: &[Cost], share: &[Cost]) -> Cost {
+    let classes = || problem.classes.iter().zip(entry.iter().zip(share));
+    let kept = classes().map(|(class, (entry, share))| {
+        let margin = *entry - *share;
+        let steps = load_steps(class).into_iter();
+        let gain =
+            steps.map(|(step, count)| (load(step) - margin).min(Cost::default()) * signed(count));
+        gain.sum::<Cost>() - *share * signed(class.shares())
+    });
+    let spare = problem.spare.iter().map(|gpu| {
+        let best = classes().map(|(class, (_, share))| harm(class, *gpu) + *share);
+        best.fold(NO_SHARE, Ord::min) * signed(problem.fair)
+    });
+    (kept.sum::<Cost>() + spare.sum()) * problem.unit()
+}
+
+/// Harm of what is left: free shares by class.
+pub(super) fn harm_of(problem: &Problem, left: &[usize]) -> Cost {
+    let mut network: Network<i64> = Network::default();
+    let (source, sink) = (network.node(), network.node());
+    let mut shares = vec![];
+    for left in left {
+        let node = network.node();
+        network.arc((node, sink), signed(*left), 0);
+        shares.push(node);
+    }
+    let mut arcs = vec![];
+    for gpu in &problem.spare {
+        let node = network.node();
+        let wish = signed(problem.fair);
+        network.arc((source, node), wish, 0);
+        arcs.push((network.arc((node, sink), wish, NOTHING_LEFT), NOTHING_LEFT));
+        for (class, share) in problem.classes.iter().zip(&shares) {
+            let cost = harm(class, *gpu).harm;
+            arcs.push((network.arc((node, *share), wish, cost), cost));
+        }
+    }
+    network.route(source, sink);
+    let total: i64 = arcs
+        .iter()
+        .map(|(arc, cost)| network.flow(*arc) * cost)
+        .sum();
+    Cost {
+        harm: total * problem.unit(),
+        ..Cost::default()
+    }
+}
