@@ -2,6 +2,7 @@
 
 mod nodes;
 mod picture;
+mod random;
 
 use super::*;
 use expect_test::expect_file;

@@ -6,11 +6,11 @@ use podrail_core::topology::{
     Excluded, Gpu, GpuKind, LinkState, NumaNode, PciPath, Rail, RailFault, Topology,
 };
 
-fn pci(bus: u8, function: u8) -> PciAddr {
+pub(super) fn pci(bus: u8, function: u8) -> PciAddr {
     PciAddr::parse(&format!("0000:{bus:02x}:00.{function}")).unwrap()
 }
 
-fn path(root: u8, bridges: &[u8], numa: Option<u32>, function: PciAddr) -> PciPath {
+pub(super) fn path(root: u8, bridges: &[u8], numa: Option<u32>, function: PciAddr) -> PciPath {
     PciPath {
         root: RootId::parse(&format!("0000:{root:02x}")).unwrap(),
         bridges: bridges.iter().map(|bus| pci(*bus, 0)).collect(),
@@ -19,7 +19,7 @@ fn path(root: u8, bridges: &[u8], numa: Option<u32>, function: PciAddr) -> PciPa
     }
 }
 
-fn gpu(path: PciPath, model: &str) -> Gpu {
+pub(super) fn gpu(path: PciPath, model: &str) -> Gpu {
     Gpu {
         path,
         kind: GpuKind::Nvidia,
@@ -28,7 +28,7 @@ fn gpu(path: PciPath, model: &str) -> Gpu {
     }
 }
 
-fn rail(index: u16, path: PciPath, rdma: u32) -> Rail {
+pub(super) fn rail(index: u16, path: PciPath, rdma: u32) -> Rail {
     Rail {
         index: RailIndex(index),
         pci_id: (0x15b3, 0x101d),

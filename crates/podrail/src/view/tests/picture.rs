@@ -10,7 +10,7 @@ fn check(expected: ExpectFile, topology: &Topology, holders: &[Holder], title: &
     expected.assert_eq(&picture);
 }
 
-fn picture(topology: &Topology, holders: &[Holder], title: &str) -> String {
+pub(super) fn picture(topology: &Topology, holders: &[Holder], title: &str) -> String {
     let title = title.to_owned();
     let picture = svg(topology, holders, &SvgOptions { title });
     sound(&picture, topology);
