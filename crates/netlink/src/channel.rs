@@ -10,8 +10,9 @@ use nix::errno::Errno;
 use nix::libc;
 use std::io;
 
-/// How often a dump that was disturbed is read again.
-const ATTEMPTS: u32 = 16;
+/// How often a dump is read until one pass is undisturbed. On a busy host, where half of the
+/// passes are, 50 are never needed; where all are, the caller should look up what it wants by name.
+const ATTEMPTS: u32 = 50;
 /// Largest datagram of the kernel in practice is 32 KiB (`netlink_dump`); grows if it is not.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 /// A `sendmsg` larger than the send buffer (208 KiB by default) fails as a whole.

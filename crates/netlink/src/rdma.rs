@@ -103,7 +103,10 @@ impl Rdma {
         for device in self.devices()? {
             match self.ports(&device) {
                 // ib_device_get_by_index found nothing.
-                Err(NetlinkError::Refused { errno, .. }) if errno == Errno::EINVAL => {}
+                Err(NetlinkError::Refused {
+                    errno: Errno::EINVAL,
+                    ..
+                }) => {}
                 found => links.extend(found?),
             }
         }

@@ -61,7 +61,8 @@ impl Family {
 /// A route netlink socket: reads and changes one network namespace.
 ///
 /// Reads are consistent: a dump that the kernel marks as disturbed (`NLM_F_DUMP_INTR`) or that
-/// lost a part (`ENOBUFS`) is read again, up to 16 times. Two reads are not consistent with each
+/// lost a part (`ENOBUFS`) is read again, up to 50 times; an answer of up to 32 KiB is one part
+/// and cannot be disturbed. Two reads are not consistent with each
 /// other. Reading needs no privilege.
 #[derive(Debug)]
 pub struct Rtnl {
@@ -116,7 +117,10 @@ impl Rtnl {
             .channel
             .get(RTM_GETLINK, &encode::link_by_name(name), &request)
         {
-            Err(NetlinkError::Refused { errno, .. }) if errno == Errno::ENODEV => return Ok(None),
+            Err(NetlinkError::Refused {
+                errno: Errno::ENODEV,
+                ..
+            }) => return Ok(None),
             other => other?,
         };
         Link::parse(&body).map_err(|source| malformed(&request, source))
@@ -139,9 +143,10 @@ impl Rtnl {
         let body = encode::family_header(family.number());
         let found = self.dump(RTM_GETRULE, &body, "list rules", Rule::parse);
         match found {
-            Err(NetlinkError::Refused { errno, .. }) if errno == Errno::EAFNOSUPPORT => {
-                Ok(Vec::new())
-            }
+            Err(NetlinkError::Refused {
+                errno: Errno::EAFNOSUPPORT,
+                ..
+            }) => Ok(Vec::new()),
             other => other,
         }
         .map(|rules| keep(rules, |rule| rule.family == family))

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A namespace below `/run/netns`, named after this process.
-pub struct Sandbox {
+pub(crate) struct Sandbox {
     name: String,
 }
 
 impl Sandbox {
     /// A fresh namespace; `None` where this machine cannot make one, which is a failure where
     /// `PODRAIL_REQUIRE_NETNS` is set.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("podrail-nl-{}-{number}", std::process::id());
         match Command::new("ip").args(["netns", "add", &name]).output() {
@@ -25,31 +25,31 @@ impl Sandbox {
         }
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/run/netns/{}", self.name)
     }
 
-    pub fn netns(&self) -> NetNs {
+    pub(crate) fn netns(&self) -> NetNs {
         NetNs::open(self.path()).unwrap()
     }
 
-    pub fn rtnl(&self) -> Rtnl {
+    pub(crate) fn rtnl(&self) -> Rtnl {
         Rtnl::open_in(&self.netns()).unwrap()
     }
 
     /// Runs `ip` in the namespace; words are separated by spaces.
-    pub fn ip(&self, words: &str) {
+    pub(crate) fn ip(&self, words: &str) {
         let output = self.run(words);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "ip {words}: {errors}");
     }
 
     /// What `ip -j` says.
-    pub fn judge(&self, words: &str) -> Vec<Value> {
+    pub(crate) fn judge(&self, words: &str) -> Vec<Value> {
         let output = self.run(&format!("-j -d {words}"));
         assert!(output.status.success(), "ip {words}");
         match serde_json::from_slice(&output.stdout) {
@@ -63,13 +63,13 @@ impl Sandbox {
     }
 
     /// Index of an interface, according to sysfs-free `ip`.
-    pub fn index(&self, name: &str) -> u32 {
+    pub(crate) fn index(&self, name: &str) -> u32 {
         let found = self.judge(&format!("link show dev {name}"));
         u32::try_from(found[0]["ifindex"].as_u64().unwrap()).unwrap()
     }
 
     /// A sysctl, read by `cat` inside the namespace.
-    pub fn sysctl(&self, key: &str) -> String {
+    pub(crate) fn sysctl(&self, key: &str) -> String {
         let output = Command::new("ip")
             .args([
                 "netns",
