@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::shape::{CPUS, Device, Kind, Root, Shape};
+use crate::shape::{Device, Kind, Root, Shape};
 use crate::wire::PORT;
 
 /// How the CPU is made.
@@ -12,6 +12,17 @@ pub(crate) enum Accel {
     Tcg,
     /// The host's KVM: only when asked for, since its device node proves nothing.
     Kvm,
+}
+
+impl Accel {
+    /// The accelerator and the CPU model.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            // One thread for all CPUs: with several, the guest's text patching races now and then.
+            Self::Tcg => ("tcg,thread=single,tb-size=512", "Nehalem"),
+            Self::Kvm => ("kvm", "host"),
+        }
+    }
 }
 
 /// The files and words of one start.
@@ -36,6 +47,7 @@ pub(crate) fn arguments(shape: &Shape, launch: &Launch<'_>) -> Vec<String> {
     let mut out = Arguments::default();
     out.machine(shape, launch);
     out.numa(shape);
+    out.cpus(shape, launch.accel);
     for (index, root) in shape.roots.iter().enumerate() {
         out.root(index, root);
     }
@@ -60,20 +72,16 @@ impl Arguments {
 
     fn machine(&mut self, shape: &Shape, launch: &Launch<'_>) {
         let sockets = shape.sockets;
-        let (accel, cpu) = match launch.accel {
-            // One thread for all CPUs: with several, the guest's text patching races now and then.
-            Accel::Tcg => ("tcg,thread=single,tb-size=512", "Nehalem"),
-            Accel::Kvm => ("kvm", "host"),
-        };
+        let (accel, cpu) = launch.accel.words();
         let memory = shape.memory_mib_per_numa_node * shape.numa_nodes;
-        let cores = CPUS / sockets;
+        let cpus = shape.cpus();
+        let cores = cpus / sockets;
         self.option("-accel", accel);
         self.option("-machine", "q35");
         self.option("-cpu", cpu);
-        self.option(
-            "-smp",
-            format!("{CPUS},sockets={sockets},cores={cores},threads=1"),
-        );
+        // Possible CPUs; those present are added one by one.
+        let possible = format!("1,maxcpus={cpus},sockets={sockets},cores={cores},threads=1");
+        self.option("-smp", possible);
         self.option("-m", memory.to_string());
         self.words
             .extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
@@ -106,6 +114,20 @@ impl Arguments {
                 let near = shape.socket(from) == shape.socket(to);
                 let distance = if near { 12 } else { 32 };
                 self.option("-numa", format!("dist,src={from},dst={to},val={distance}"));
+            }
+        }
+    }
+
+    /// CPUs on the nodes that have roots; CPU 0 is there anyway. An emulated CPU costs half a second
+    /// of every boot.
+    fn cpus(&mut self, shape: &Shape, accel: Accel) {
+        let cores = shape.cpus() / shape.sockets;
+        let (_, model) = accel.words();
+        for (cpu, node) in (0..).zip(cpus_of_nodes(shape)).skip(1) {
+            if shape.roots.iter().any(|root| root.numa_node == node) {
+                let (socket, core) = (cpu / cores, cpu % cores);
+                let place = format!("socket-id={socket},core-id={core},thread-id=0");
+                self.option("-device", format!("{model}-x86_64-cpu,{place}"));
             }
         }
     }
@@ -217,16 +239,12 @@ impl Arguments {
     }
 }
 
-/// The NUMA node of each CPU: nodes with roots first, so that each has one; in order, so that
-/// sockets and nodes agree.
+/// The NUMA node of each CPU, in order, every node with at least one: the guest's kernel numbers
+/// nodes as they first appear in the SRAT, where QEMU lists CPUs before memory.
 fn cpus_of_nodes(shape: &Shape) -> Vec<u32> {
-    let mut nodes: Vec<u32> = shape.roots.iter().map(|root| root.numa_node).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    let count = u32::try_from(nodes.len()).unwrap_or(1).max(1);
-    let place = |cpu: u32| usize::try_from(cpu * count.min(CPUS) / CPUS).unwrap_or(0);
-    (0..CPUS)
-        .map(|cpu| nodes.get(place(cpu)).copied().unwrap_or(0))
+    let count = shape.cpus();
+    (0..count)
+        .map(|cpu| cpu * shape.numa_nodes / count)
         .collect()
 }
 
@@ -281,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn cpus_follow_the_nodes_with_roots() {
+    fn every_node_has_a_cpu_in_order() {
         let nodes = |name| cpus_of_nodes(&Shape::named(name).unwrap());
-        assert_eq!(nodes("B4.8"), [1, 3, 5, 7]);
+        assert_eq!(nodes("B4.8"), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(nodes("H100.8"), [0, 0, 1, 1]);
     }
 }

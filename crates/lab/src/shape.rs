@@ -17,8 +17,8 @@ use crate::error::LabError;
 /// The shapes that come with the crate.
 pub const NAMES: [&str; 3] = ["B4.8", "H100.8", "S8"];
 
-/// The node's virtual CPUs, for every shape: one for each NUMA node that has a root, at most.
-pub(crate) const CPUS: u32 = 4;
+/// The least number of virtual CPUs.
+const CPUS: u32 = 4;
 
 /// A node: NUMA nodes, PCIe roots, NICs, GPUs, names and addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -248,6 +248,11 @@ impl Shape {
             }
         });
         gpus
+    }
+
+    /// Virtual CPUs: at least one for each NUMA node.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.numa_nodes.max(CPUS)
     }
 
     /// The socket of a NUMA node.

@@ -95,11 +95,18 @@ impl Checker {
         );
         // IPv6's least MTU, and virtio-net's greatest.
         self.range("mtu", raw.mtu, 1280..=65535);
-        if raw.sockets == 0 || raw.sockets > raw.numa_nodes || !CPUS.is_multiple_of(raw.sockets) {
-            let nodes = raw.numa_nodes;
+        let nodes = raw.numa_nodes;
+        if raw.sockets == 0 || !nodes.is_multiple_of(raw.sockets) {
             self.fault(
                 "sockets",
-                format!("must divide {CPUS} CPUs and be at most {nodes}"),
+                format!("{} must divide the {nodes} NUMA nodes", raw.sockets),
+            );
+        }
+        // CPUs are spread evenly over nodes and sockets.
+        if !nodes.max(CPUS).is_multiple_of(nodes.max(1)) {
+            self.fault(
+                "numa_nodes",
+                format!("{nodes} must divide {CPUS} or be more"),
             );
         }
     }
