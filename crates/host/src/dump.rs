@@ -65,7 +65,7 @@ pub fn parse(origin: &Path, text: &str, select: &Selectors) -> Result<Dump, Host
         }
     };
     if topology.gpus.is_empty() && topology.rails.is_empty() {
-        notes.add(origin.display(), "shows no GPU and no rail");
+        notes.add("dump", "shows no GPU and no rail");
     }
     Ok(Dump {
         format,

@@ -96,8 +96,18 @@ fn gpu(
         );
         return None;
     }
+    if let Some(physical) = function
+        .physical
+        .filter(|_| !is_held(function, kind, nvidia.is_some()))
+    {
+        tree.note(
+            at,
+            format!("virtual function of {physical} without a GPU driver, no GPU"),
+        );
+        return None;
+    }
     let model = match kind {
-        GpuKind::Amd => tree.text(&format!("sys/bus/pci/devices/{at}/product_name")),
+        GpuKind::Amd => tree.word(&format!("sys/bus/pci/devices/{at}/product_name")),
         _ => nvidia.and_then(|information| information.model.clone()),
     };
     Some(Gpu {
@@ -106,6 +116,16 @@ fn gpu(
         uuid: nvidia.and_then(|information| information.uuid.clone()),
         model: model.filter(|model| !model.is_empty()),
     })
+}
+
+/// Whether a virtual function is used by this kernel as a GPU (and not kept for virtual machines):
+/// the NVIDIA driver lists it, or a driver other than vfio's is bound to it.
+fn is_held(function: &Function, kind: GpuKind, in_nvidia_list: bool) -> bool {
+    let driver = function.driver.as_deref();
+    match kind {
+        GpuKind::Nvidia => in_nvidia_list,
+        _ => driver.is_some_and(|driver| driver != "vfio-pci"),
+    }
 }
 
 /// What `information` of the NVIDIA driver says.

@@ -22,6 +22,7 @@ mod select;
 mod tree;
 
 pub mod dump;
+pub mod gids;
 pub mod render;
 
 pub use error::HostError;

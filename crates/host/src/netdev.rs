@@ -78,7 +78,11 @@ pub(crate) fn speed(tree: &Tree, name: &IfName) -> Option<u32> {
 /// Up: administratively and with carrier. `operstate` alone is not enough, since drivers that
 /// never set it say `unknown` (virtio).
 pub(crate) fn link(tree: &Tree, name: &IfName) -> LinkState {
-    let flags = tree.value(&format!("{}/flags", dir(name)), "flags", crate::tree::hex);
+    let flags = tree.value(
+        &format!("{}/flags", dir(name)),
+        "flags of an interface",
+        crate::tree::hex,
+    );
     if flags.is_some_and(|flags| flags & IFF_UP == 0) {
         return LinkState::Down;
     }

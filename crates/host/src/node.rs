@@ -64,13 +64,13 @@ pub struct Memlock {
 }
 
 pub(crate) fn facts(tree: &Tree) -> NodeFacts {
-    let release = tree.text("proc/sys/kernel/osrelease");
+    let release = tree.word("proc/sys/kernel/osrelease");
     NodeFacts {
         netns_mode: netns_mode(tree),
         ipvlan: module(tree, "ipvlan", release.as_deref()),
-        boot_id: tree.text("proc/sys/kernel/random/boot_id"),
+        boot_id: tree.word("proc/sys/kernel/random/boot_id"),
         ofed: ["mlx5_core", "ib_core"].iter().find_map(|name| {
-            let version = tree.text(&format!("sys/module/{name}/version"))?;
+            let version = tree.word(&format!("sys/module/{name}/version"))?;
             Some(format!("{name} {version}"))
         }),
         kernel_release: release,

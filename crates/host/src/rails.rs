@@ -7,7 +7,7 @@ use crate::pci::{Function, Functions};
 use crate::rdma::{self, Port};
 use crate::select::{Candidate, Selectors};
 use crate::tree::Tree;
-use podrail_core::ids::{IfName, NicId, RailIndex};
+use podrail_core::ids::{IfName, NicId, PciAddr, RailIndex};
 use podrail_core::topology::{Excluded, LinkState, Rail, RailFault};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,11 +36,7 @@ pub(crate) fn find(
     };
     let ports = rdma::ports(tree, kernel);
     let (mut rails, mut excluded) = judge.sort_out(&ports);
-    let used: BTreeSet<&IfName> = ports
-        .iter()
-        .filter_map(|port| port.netdev.as_ref())
-        .collect();
-    rails.extend(judge.without_rdma(&used));
+    rails.extend(judge.without_rdma(&ports));
     number(&mut rails);
     excluded.sort_by(|a, b| (a.path.function, &a.rdma).cmp(&(b.path.function, &b.rdma)));
     (rails, excluded)
@@ -62,7 +58,11 @@ impl Judge<'_> {
         let (mut rails, mut excluded) = (Vec::<Rail>::new(), Vec::new());
         for port in hardware_first(ports) {
             let Some(function) = port.function.and_then(|at| self.functions.get(at)) else {
-                let text = format!("port {} is not on a PCI function, no rail", port.port);
+                let what = match port.netdev {
+                    Some(_) => "is not on a PCI function",
+                    None => "has no PCI function and no interface in the host's network namespace",
+                };
+                let text = format!("port {} {what}, no rail", port.port);
                 self.tree.note(&port.device, text);
                 continue;
             };
@@ -159,17 +159,18 @@ impl Judge<'_> {
 
     /// Ethernet interfaces that the selectors name and that have no RDMA device: rails with a
     /// fault, so that the others keep their indexes while a driver is missing.
-    fn without_rdma(&self, used: &BTreeSet<&IfName>) -> Vec<Rail> {
-        let names = netdev::all(self.tree);
-        let unused = names.iter().filter(|name| !used.contains(name));
-        unused
-            .filter_map(|name| self.rail_without_rdma(name))
+    fn without_rdma(&self, ports: &[Port]) -> Vec<Rail> {
+        let used: BTreeSet<PciAddr> = ports.iter().filter_map(|port| port.function).collect();
+        netdev::all(self.tree)
+            .iter()
+            .filter_map(|name| self.rail_without_rdma(name, &used))
             .collect()
     }
 
-    fn rail_without_rdma(&self, name: &IfName) -> Option<Rail> {
+    fn rail_without_rdma(&self, name: &IfName, used: &BTreeSet<PciAddr>) -> Option<Rail> {
         let function = self.functions.get(rdma::function_of(self.tree, name)?)?;
-        let wanted = self.select.names_exactly(&candidate(function, name))
+        let wanted = !used.contains(&function.path.function)
+            && self.select.names_exactly(&candidate(function, name))
             && (self.select.virtual_functions || function.physical.is_none())
             && (self.select.front_ends || !self.front_ends.contains_key(name))
             && netdev::is_ethernet(self.tree, name)

@@ -94,7 +94,7 @@ impl Device {
         Port {
             device: self.name.clone(),
             port,
-            link_layer: tree.text(&format!("{CLASS}/{}/ports/{port}/link_layer", self.name)),
+            link_layer: tree.word(&format!("{CLASS}/{}/ports/{port}/link_layer", self.name)),
             function: self.function.or_else(by_netdev),
             software: self.function.is_none(),
             netdev,
@@ -191,18 +191,27 @@ pub(crate) fn guid(text: &str) -> Option<String> {
 /// counts as not known.
 pub(crate) fn rate(tree: &Tree, port: &Port) -> Option<u32> {
     let path = format!("{CLASS}/{}/ports/{}/rate", port.device, port.port);
-    let text = tree.text(&path)?;
-    if text.contains("(1X SDR)") {
-        return None;
-    }
+    let rate = tree.value(&path, "a rate", parse_rate)?;
+    (!rate.is_placeholder).then_some(rate.mbps)
+}
+
+struct Rate {
+    mbps: u32,
+    is_placeholder: bool,
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
     let gigabits = text.split_whitespace().next()?;
     let (whole, tenth) = gigabits.split_once('.').unwrap_or((gigabits, "0"));
     let mbps = whole.parse::<u32>().ok()?.checked_mul(1000)?;
-    mbps.checked_add(tenth.parse::<u32>().ok().filter(|t| *t < 10)? * 100)
+    Some(Rate {
+        mbps: mbps.checked_add(tenth.parse::<u32>().ok().filter(|t| *t < 10)? * 100)?,
+        is_placeholder: text.contains("(1X SDR)"),
+    })
 }
 
 /// Whether the port says that it is not active, in its own words (`1: DOWN`).
 pub(crate) fn inactive(tree: &Tree, port: &Port) -> Option<String> {
     let path = format!("{CLASS}/{}/ports/{}/state", port.device, port.port);
-    tree.text(&path).filter(|state| !state.starts_with("4:"))
+    tree.word(&path).filter(|state| !state.starts_with("4:"))
 }

@@ -157,6 +157,14 @@ impl Tree {
         }
     }
 
+    /// A short text to show: 80 characters of the first line, none of them a control character.
+    pub(crate) fn word(&self, path: &str) -> Option<String> {
+        let text = self.text(path)?;
+        let word = text.lines().next()?.chars().take(80);
+        let word: String = word.map(|c| if c.is_control() { '?' } else { c }).collect();
+        (!word.is_empty()).then_some(word)
+    }
+
     /// Value of a file; a text that `parse` does not take is noted.
     pub(crate) fn value<T>(
         &self,

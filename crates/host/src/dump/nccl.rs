@@ -28,7 +28,7 @@ pub(super) fn read(system: Node<'_, '_>, select: &Selectors, notes: &Notes) -> T
     };
     notes.add(
         "NCCL dump",
-        "PCIe roots are not in it: each bus below a CPU counts as one root",
+        "PCIe roots and sockets are not in it: each bus below a CPU counts as one root",
     );
     notes.add(
         "NCCL dump",

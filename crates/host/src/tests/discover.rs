@@ -14,6 +14,12 @@ fn trees() {
         let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
         for (index, rail) in found.topology.rails.iter().enumerate() {
             assert_eq!(usize::from(rail.index.0), index);
+            let same = found
+                .topology
+                .rails
+                .iter()
+                .filter(|other| other.netdev == rail.netdev);
+            assert_eq!(same.count(), 1, "{rail:?}");
         }
         expect(&path, &render::discovery(&found));
     }

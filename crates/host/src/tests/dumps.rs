@@ -67,7 +67,7 @@ fn odd_nccl_dumps() {
          gpu 1 Nvidia 0000:09/0000:09:00.0 numa - uuid - model -\n\
          rail 0 - #- mlx5_0/1 - 0000:06/0000:06:00.0 numa - id 0000:0000 nic 0000:06:00 guid - mac - mtu - speed - link Unknown\n\
          rail 1 - #- mlx5_1/1 - 0000:07/0000:07:00.0 numa - id 0000:0000 nic 0000:06:00 guid - mac - mtu - speed - link Unknown\n\
-         note NCCL dump: PCIe roots are not in it: each bus below a CPU counts as one root\n\
+         note NCCL dump: PCIe roots and sockets are not in it: each bus below a CPU counts as one root\n\
          note NCCL dump: functions of a NIC are shown as ports of function 0\n\
          note 0000:06:00.0: net \"mlx5_1+mlx5_2\" is no RDMA device, no rail\n\
          note eth0: has port 0: NCCL's socket transport, no rail\n\
@@ -116,4 +116,73 @@ fn file_faults() {
     assert!(matches!(read("."), HostError::Read { .. }));
     assert!(matches!(read("bytes"), HostError::NotText { .. }));
     assert!(matches!(read("huge"), HostError::TooLarge { .. }));
+}
+
+/// What users read for every kind of failure: this layer and the object, never the cause, and a
+/// next step.
+#[test]
+fn every_error_has_a_text_and_a_hint() {
+    let path = || Path::new("/x").to_owned();
+    let source = || std::io::Error::other("cause");
+    let xml = roxmltree::Document::parse("").unwrap_err();
+    let element = "e".to_owned();
+    check(
+        &HostError::NoSysfs {
+            path: path(),
+            source: source(),
+        },
+        "no sysfs at /x",
+    );
+    check(
+        &HostError::Read {
+            path: path(),
+            source: source(),
+        },
+        "cannot read /x",
+    );
+    check(
+        &HostError::TooLarge {
+            path: path(),
+            limit: 7,
+        },
+        "/x is larger than 7 bytes",
+    );
+    check(&HostError::NotText { path: path() }, "/x is not UTF-8 text");
+    check(
+        &HostError::NoLine {
+            path: path(),
+            line: "L",
+        },
+        "/x has no valid line \"L\"",
+    );
+    check(
+        &HostError::Xml {
+            path: path(),
+            source: xml,
+        },
+        "/x is not well-formed XML",
+    );
+    check(
+        &HostError::Entities { path: path() },
+        "/x has a DOCTYPE with definitions, which is refused",
+    );
+    check(
+        &HostError::TooDeep {
+            path: path(),
+            limit: 7,
+        },
+        "/x is nested deeper than 7 elements",
+    );
+    check(
+        &HostError::UnknownFormat {
+            path: path(),
+            element,
+        },
+        "/x starts with <e>: neither an NCCL topology nor an hwloc one",
+    );
+}
+
+fn check(error: &HostError, text: &str) {
+    assert_eq!(error.to_string(), text);
+    assert!(!error.hint().is_empty());
 }

@@ -34,7 +34,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn trees(changes in proptest::collection::vec((any::<prop::sample::Index>(), content()), 1..40)) {
