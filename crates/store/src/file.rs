@@ -1,0 +1,148 @@
+//! The file before SQLite opens it: where it may lie, whose it is, who may read it.
+//!
+//! The database file is never opened here. Closing any descriptor of it would drop the locks that
+//! SQLite holds on it in this process (POSIX locks belong to the process, not to the descriptor).
+
+use crate::StoreError;
+use nix::sys::stat::{Mode, SFlag, mknod};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const OWN_DIRECTORY: u32 = 0o700;
+const OWN_FILE: u32 = 0o600;
+const WORLD_WRITE: u32 = 0o002;
+const NOT_OURS: u32 = 0o077;
+
+/// A file that is there and may be opened.
+pub(crate) struct Prepared {
+    /// Its path, without links.
+    pub(crate) path: PathBuf,
+    /// Its permission bits before they were tightened.
+    pub(crate) loose: Option<u32>,
+}
+
+/// Makes directory and file where they are missing, and refuses what is not safe to use.
+pub(crate) fn prepare(given: &Path) -> Result<Prepared, StoreError> {
+    let (parent, name) = split(given)?;
+    let parent = own_directory(&parent)?;
+    let path = parent.join(name);
+    if find(&path)?.is_none() {
+        create(&path)?;
+    }
+    let mut loose = None;
+    for path in [
+        path.clone(),
+        beside(&path, "-wal"),
+        beside(&path, "-shm"),
+        beside(&path, "-journal"),
+    ] {
+        loose = loose.or(tighten(&path)?);
+    }
+    Ok(Prepared { path, loose })
+}
+
+/// The path without links, of a file that is to be read only; none if there is none.
+pub(crate) fn existing(given: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let (parent, name) = split(given)?;
+    let path = match parent.canonicalize() {
+        Ok(parent) => parent.join(name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(StoreError::Directory {
+                path: parent,
+                source,
+            });
+        }
+    };
+    Ok(find(&path)?.map(|_| path))
+}
+
+/// The file beside the database whose name has `suffix` added.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The file's metadata if it is there; links and anything but a file are refused.
+pub(crate) fn find(path: &Path) -> Result<Option<Metadata>, StoreError> {
+    let path = path.to_owned();
+    match fs::symlink_metadata(&path) {
+        Ok(found) if found.is_symlink() => Err(StoreError::Symlink { path }),
+        Ok(found) if !found.is_file() => Err(StoreError::NotAFile { path }),
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Prepare { path, source }),
+    }
+}
+
+fn split(given: &Path) -> Result<(PathBuf, &std::ffi::OsStr), StoreError> {
+    let name = given.file_name().ok_or_else(|| StoreError::NotAFile {
+        path: given.to_owned(),
+    })?;
+    let parent = given
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name))
+}
+
+/// Makes the directory, and returns its path without links.
+fn own_directory(path: &Path) -> Result<PathBuf, StoreError> {
+    let fail = |source| StoreError::Directory {
+        path: path.to_owned(),
+        source,
+    };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(OWN_DIRECTORY);
+    builder.create(path).map_err(fail)?;
+    let real = path.canonicalize().map_err(fail)?;
+    let found = real.metadata().map_err(fail)?;
+    let (mode, owner) = (found.mode() & 0o7777, found.uid());
+    if mode & WORLD_WRITE != 0 || (owner != 0 && owner != us()) {
+        let path = real;
+        return Err(StoreError::LooseDirectory { path, mode, owner });
+    }
+    Ok(real)
+}
+
+/// Makes an empty file without opening it; fine if another process was quicker.
+fn create(path: &Path) -> Result<(), StoreError> {
+    match mknod(path, SFlag::S_IFREG, Mode::from_bits_truncate(OWN_FILE), 0) {
+        Ok(()) | Err(nix::Error::EEXIST) => Ok(()),
+        Err(errno) => Err(StoreError::Prepare {
+            path: path.to_owned(),
+            source: errno.into(),
+        }),
+    }
+}
+
+/// Takes group and others their rights away; the bits before, if there was something to take.
+fn tighten(path: &Path) -> Result<Option<u32>, StoreError> {
+    let Some(found) = find(path)? else {
+        return Ok(None);
+    };
+    let (mode, owner, us) = (found.mode() & 0o7777, found.uid(), us());
+    let path = path.to_owned();
+    if owner != us {
+        return Err(StoreError::Owner { path, owner, us });
+    }
+    if mode & WORLD_WRITE != 0 {
+        return Err(StoreError::WorldWritable { path, mode });
+    }
+    if mode & NOT_OURS == 0 {
+        return Ok(None);
+    }
+    match fs::set_permissions(&path, Permissions::from_mode(OWN_FILE)) {
+        Ok(()) => Ok(Some(mode)),
+        // A file beside the database goes away when the last process closes it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Prepare { path, source }),
+    }
+}
+
+fn us() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}

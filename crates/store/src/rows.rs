@@ -1,0 +1,176 @@
+//! Rows of the database to values and back; each value is parsed again when it is read.
+
+mod write;
+pub(crate) use write::{Refused, decision, delete, enter_boot, mark_ready};
+
+use crate::types::{Binding, BoundRail, Lease, NetnsId, Request, State};
+use podrail_core::ids::{PciAddr, RailIndex, SandboxId};
+use podrail_core::ipam::{Cursors, PoolName};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::net::IpAddr;
+
+/// The boot that the file is of.
+pub(crate) fn boot(conn: &Connection) -> rusqlite::Result<Option<String>> {
+    conn.query_row("SELECT value FROM meta WHERE key = 'boot'", [], |row| {
+        row.get(0)
+    })
+    .optional()
+}
+
+/// One binding, if it is there.
+pub(crate) fn binding(conn: &Connection, sandbox: &SandboxId) -> rusqlite::Result<Option<Binding>> {
+    Ok(some_bindings(conn, Some(sandbox))?.pop())
+}
+
+/// All bindings, by sandbox.
+pub(crate) fn bindings(conn: &Connection) -> rusqlite::Result<Vec<Binding>> {
+    some_bindings(conn, None)
+}
+
+/// Where each pool's round robin stands.
+pub(crate) fn cursors(conn: &Connection) -> rusqlite::Result<BTreeMap<PoolName, Cursors>> {
+    let mut found = BTreeMap::<PoolName, Cursors>::new();
+    let mut query = conn.prepare("SELECT pool, address FROM cursors")?;
+    let rows = query.query_map([], |row| Ok((pool(row, 0)?, parsed::<IpAddr>(row, 1)?)))?;
+    for row in rows {
+        let (pool, address) = row?;
+        let cursors = found.entry(pool).or_default();
+        match address {
+            IpAddr::V4(address) => cursors.v4 = Some(address),
+            IpAddr::V6(address) => cursors.v6 = Some(address),
+        }
+    }
+    Ok(found)
+}
+
+/// Three queries, whatever the number of bindings.
+fn some_bindings(conn: &Connection, sandbox: Option<&SandboxId>) -> rusqlite::Result<Vec<Binding>> {
+    let sandbox = sandbox.map(SandboxId::as_str);
+    let mut rails = by_sandbox(
+        conn,
+        "SELECT sandbox, rail, pci, port, netdev, share FROM binding_rails
+         WHERE ?1 IS NULL OR sandbox = ?1 ORDER BY rail",
+        sandbox,
+        bound_rail,
+    )?;
+    let mut leases = by_sandbox(
+        conn,
+        "SELECT sandbox, rail, address, pool FROM leases
+         WHERE ?1 IS NULL OR sandbox = ?1 ORDER BY rail, family",
+        sandbox,
+        lease,
+    )?;
+    let mut query = conn.prepare(
+        "SELECT sandbox, state, netns, netns_dev, netns_ino, fingerprint, gpus, boot, plan,
+                created_at
+         FROM bindings WHERE ?1 IS NULL OR sandbox = ?1 ORDER BY sandbox",
+    )?;
+    let rows = query.query_map([sandbox], bare_binding)?;
+    rows.map(|row| {
+        let bare = row?;
+        let sandbox = &bare.request.sandbox;
+        Ok(Binding {
+            rails: rails.remove(sandbox).unwrap_or_default(),
+            leases: leases.remove(sandbox).unwrap_or_default(),
+            ..bare
+        })
+    })
+    .collect()
+}
+
+/// Rows that start with the sandbox, gathered by it.
+fn by_sandbox<T>(
+    conn: &Connection,
+    sql: &str,
+    sandbox: Option<&str>,
+    read: fn(&Row) -> rusqlite::Result<T>,
+) -> rusqlite::Result<BTreeMap<SandboxId, Vec<T>>> {
+    let mut found = BTreeMap::<SandboxId, Vec<T>>::new();
+    let mut query = conn.prepare(sql)?;
+    let rows = query.query_map([sandbox], |row| Ok((parsed(row, 0)?, read(row)?)))?;
+    for row in rows {
+        let (sandbox, value) = row?;
+        found.entry(sandbox).or_default().push(value);
+    }
+    Ok(found)
+}
+
+fn bound_rail(row: &Row) -> rusqlite::Result<BoundRail> {
+    Ok(BoundRail {
+        index: RailIndex(row.get(1)?),
+        pci: parsed(row, 2)?,
+        port: row.get(3)?,
+        netdev: parsed(row, 4)?,
+        share: row.get(5)?,
+    })
+}
+
+fn lease(row: &Row) -> rusqlite::Result<Lease> {
+    Ok(Lease {
+        rail: RailIndex(row.get(1)?),
+        address: parsed(row, 2)?,
+        pool: pool(row, 3)?,
+    })
+}
+
+/// A binding without its rails and leases.
+fn bare_binding(row: &Row) -> rusqlite::Result<Binding> {
+    Ok(Binding {
+        request: Request {
+            sandbox: parsed(row, 0)?,
+            netns: row.get(2)?,
+            netns_id: netns_id(row)?,
+            fingerprint: row.get(5)?,
+            gpus: gpus(row)?,
+            at: row.get(9)?,
+        },
+        state: state(row)?,
+        boot: parsed(row, 7)?,
+        plan: row.get(8)?,
+        rails: Vec::new(),
+        leases: Vec::new(),
+    })
+}
+
+fn netns_id(row: &Row) -> rusqlite::Result<Option<NetnsId>> {
+    let (dev, ino): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let both = dev.zip(ino);
+    Ok(both.map(|(dev, ino)| NetnsId {
+        dev: dev.cast_unsigned(),
+        ino: ino.cast_unsigned(),
+    }))
+}
+
+fn gpus(row: &Row) -> rusqlite::Result<Vec<PciAddr>> {
+    let text: String = row.get(6)?;
+    let gpus = text.split(' ').filter(|gpu| !gpu.is_empty());
+    gpus.map(|gpu| gpu.parse().map_err(|error| bad(6, error)))
+        .collect()
+}
+
+fn state(row: &Row) -> rusqlite::Result<State> {
+    let text: String = row.get(1)?;
+    let states = [State::Pending, State::Ready];
+    let state = states.into_iter().find(|state| state.as_str() == text);
+    state.ok_or_else(|| bad(1, format!("state {text:?}")))
+}
+
+fn pool(row: &Row, column: usize) -> rusqlite::Result<PoolName> {
+    let text: String = row.get(column)?;
+    PoolName::parse(&text).map_err(|error| bad(column, error))
+}
+
+fn parsed<T>(row: &Row, column: usize) -> rusqlite::Result<T>
+where
+    T: std::str::FromStr<Err: Error + Send + Sync + 'static>,
+{
+    let text: String = row.get(column)?;
+    text.parse().map_err(|error| bad(column, error))
+}
+
+fn bad(column: usize, why: impl Into<Box<dyn Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, why.into())
+}
