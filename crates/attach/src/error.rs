@@ -146,6 +146,18 @@ pub struct TeardownError {
 }
 
 impl AttachError {
+    /// Whether something of the plan may still be in the kernel.
+    #[must_use]
+    pub fn left_something(&self) -> bool {
+        match self {
+            Self::NotPossible { .. } => false,
+            Self::Step { left, .. } | Self::Sysctl { left, .. } | Self::Injected { left, .. } => {
+                !left.is_empty()
+            }
+            Self::Leftovers(_) | Self::Netlink(_) | Self::NetNs(_) => true,
+        }
+    }
+
     /// The next step for whoever meets this.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {

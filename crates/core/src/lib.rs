@@ -4,7 +4,9 @@
 //! `netlink`, `store`, `attach`) bring facts in and carry plans out.
 
 pub mod binding;
+pub mod attachment;
 pub mod config;
+pub mod gpus;
 pub mod ids;
 pub mod ipam;
 pub mod plan;

@@ -47,7 +47,9 @@ pub enum Command {
         Succeeds when there is nothing to detach, and when the namespace is gone.")]
     Detach(DetachArgs),
     /// List who holds which rails and addresses
-    #[command(after_help = "Examples:\n  podrail status\n  podrail status -o json | jq '.[].rails'")]
+    #[command(
+        after_help = "Examples:\n  podrail status\n  podrail status -o json | jq '.[].rails'"
+    )]
     Status(StatusArgs),
     /// Print the RDMA device and GID index of each rail interface (run it in the pod)
     #[command(after_help = "Examples:\n  \

@@ -1,3 +1,11 @@
 //! Podrail for people: the commands of the program `podrail` and what they print.
 
+pub mod cli;
+pub mod commands;
+pub mod failure;
+pub mod node;
+pub mod output;
+pub mod pod;
+pub mod sandbox;
+pub mod settings;
 pub mod view;

@@ -1,0 +1,25 @@
+//! The commands: each reads arguments, asks the edges, prints.
+
+mod attach;
+mod check;
+mod detach;
+mod status;
+mod topo;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+/// Runs one command.
+///
+/// # Errors
+/// See [`Failure`]; what was printed before is a whole result.
+pub fn run(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Topo(args) => topo::run(args),
+        Command::Attach(args) => attach::run(args),
+        Command::Detach(args) => detach::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Map(args) => check::map(args),
+        Command::Check(args) => check::check(args),
+    }
+}

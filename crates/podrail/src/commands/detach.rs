@@ -1,0 +1,84 @@
+//! `podrail detach`: links first, then addresses and rails.
+
+use crate::cli::{DetachArgs, Format};
+use crate::failure::Failure;
+use crate::output::{note, print, print_json};
+use crate::sandbox::{Lock, attachment, open_state};
+use podrail_attach::{Target, detach, faults};
+use podrail_core::ids::SandboxId;
+use podrail_netlink::{NetNs, NetNsError};
+use podrail_store::{Binding, Released};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Runs the command.
+///
+/// # Guarantees
+/// Succeeds twice, without a binding, and when the namespace is gone. What cannot be taken away
+/// stays reserved.
+pub(super) fn run(args: &DetachArgs) -> Result<(), Failure> {
+    let sandbox = SandboxId::parse(&args.id)?;
+    let _lock = Lock::take(&args.state.state, &sandbox)?;
+    let mut store = open_state(&args.state.state)?;
+    let binding = store.get(&sandbox)?;
+    let links = match namespace(args, binding.as_ref())? {
+        Some(netns) => detach(&target(&sandbox, binding.as_ref()), &netns)?,
+        None => 0,
+    };
+    faults::reach("detached", 0).map_err(Failure::Injected)?;
+    let released = store.release(&sandbox)?;
+    faults::reach("released", 0).map_err(Failure::Injected)?;
+    say(args, &sandbox, links, &released)
+}
+
+/// The namespace to clean: the given one, or the one that was attached; none if it is gone.
+fn namespace(args: &DetachArgs, binding: Option<&Binding>) -> Result<Option<NetNs>, Failure> {
+    let attached = binding.map(|binding| PathBuf::from(&binding.request.netns));
+    let Some(path) = args.netns.clone().or(attached) else {
+        return Ok(None);
+    };
+    match NetNs::open(&path) {
+        Ok(netns) if netns.id() == NetNs::current()?.id() => Ok(None),
+        Ok(netns) => Ok(Some(netns)),
+        // Its children went with it.
+        Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn target(sandbox: &SandboxId, binding: Option<&Binding>) -> Target {
+    let plan = binding.map(attachment).and_then(|read| match read {
+        Ok(attachment) => Some(attachment.plan),
+        Err(error) => {
+            note(&format!("{error}: detaching by group and alias"));
+            None
+        }
+    });
+    match plan {
+        Some(plan) => Target::of(&plan),
+        None => Target::without_plan(sandbox.clone()),
+    }
+}
+
+fn say(
+    args: &DetachArgs,
+    sandbox: &SandboxId,
+    links: usize,
+    released: &Released,
+) -> Result<(), Failure> {
+    let (rails, addresses) = match released {
+        Released::Freed(binding) => (binding.rails.len(), binding.leases.len()),
+        Released::Nothing => (0, 0),
+    };
+    match args.output.output {
+        Format::Json => print_json(&json!({
+            "sandbox": sandbox, "interfaces": links, "rails": rails, "addresses": addresses,
+        })),
+        Format::Text if rails == 0 && links == 0 => {
+            print(&format!("{sandbox}: nothing was attached\n"))
+        }
+        Format::Text => print(&format!(
+            "{sandbox}: removed {links} interfaces, freed {rails} rails and {addresses} addresses\n"
+        )),
+    }
+}
