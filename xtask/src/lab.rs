@@ -45,7 +45,7 @@ pub(crate) struct Node {
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Setup => {
-            Assets::ensure(&mut |line| println!("lab setup: {line}")).map_err(with_hint)?;
+            Assets::ensure(&mut |line| println!("lab setup: {line}")).map_err(report)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Shell(node) => attach(&node, &["bash".into(), "--login".into()]),
@@ -60,14 +60,14 @@ fn attach(node: &Node, argv: &[String]) -> anyhow::Result<ExitCode> {
         lab.shape().name,
         lab.boot_time().as_secs_f64()
     );
-    let status = shell::attach(&lab, argv).map_err(with_hint)?;
+    let status = shell::attach(&lab, argv).map_err(report)?;
     Ok(ExitCode::from(
         u8::try_from(status.shell_code()).unwrap_or(u8::MAX),
     ))
 }
 
 fn boot(node: &Node) -> anyhow::Result<Lab> {
-    let shape = Shape::named(&node.shape).map_err(with_hint)?;
+    let shape = Shape::named(&node.shape).map_err(report)?;
     let mut builder = Lab::builder(shape);
     for path in &node.program {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -80,12 +80,9 @@ fn boot(node: &Node) -> anyhow::Result<Lab> {
     for name in &node.without_module {
         builder = builder.without_module(name);
     }
-    builder.boot().map_err(with_hint)
+    builder.boot().map_err(report)
 }
 
-fn with_hint(error: LabError) -> anyhow::Error {
-    match error.hint() {
-        Some(hint) => anyhow::Error::new(error).context(format!("the lab (hint: {hint})")),
-        None => error.into(),
-    }
+fn report(error: LabError) -> anyhow::Error {
+    anyhow::anyhow!(error.report())
 }

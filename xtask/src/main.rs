@@ -15,8 +15,14 @@ enum Task {
     Lab(lab::Command),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Task::parse() {
+fn main() -> ExitCode {
+    let outcome = match Task::parse() {
         Task::Lab(command) => lab::run(command),
-    }
+    };
+    outcome.unwrap_or_else(|error| {
+        for line in error.chain() {
+            eprintln!("{line}");
+        }
+        ExitCode::FAILURE
+    })
 }

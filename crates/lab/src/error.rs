@@ -88,6 +88,8 @@ pub enum LabError {
     /// The node did not come up.
     #[error("the node did not boot: {reason}; console: {}\n{tail}", console.display())]
     Boot {
+        /// Whether it may come up when tried again.
+        stalled: bool,
         /// What happened instead.
         reason: String,
         /// The kept console.
@@ -159,6 +161,20 @@ impl LabError {
             }
             _ => None,
         }
+    }
+
+    /// The whole story for a person: the error, its causes and the hint, a line each.
+    pub fn report(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(inner) = cause {
+            text.push_str(&format!("\ncaused by: {inner}"));
+            cause = inner.source();
+        }
+        if let Some(hint) = self.hint() {
+            text.push_str(&format!("\nhint: {hint}"));
+        }
+        text
     }
 
     pub(crate) fn io(

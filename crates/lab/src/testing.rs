@@ -75,15 +75,7 @@ fn boot(
 fn report<T>(outcome: Result<T, LabError>) -> T {
     match outcome {
         Ok(value) => value,
-        Err(error) => {
-            let mut text = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(inner) = cause {
-                text.push_str(&format!("\ncaused by: {inner}"));
-                cause = inner.source();
-            }
-            panic!("{text}\nhint: {}", error.hint().unwrap_or_default());
-        }
+        Err(error) => panic!("{}", error.report()),
     }
 }
 

@@ -41,6 +41,21 @@ pub(super) enum ClientFault {
     Gone,
 }
 
+/// Why a node did not come up.
+#[derive(Debug)]
+pub(super) enum BootFault {
+    /// It would happen again.
+    Broken(String),
+    /// Emulation stalls or the guest panics now and then under load.
+    Stalled(String),
+}
+
+impl BootFault {
+    fn broken(reason: impl std::fmt::Display) -> Self {
+        Self::Broken(reason.to_string())
+    }
+}
+
 /// Events of one request, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Conversation {
@@ -58,25 +73,25 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, LabError> {
 }
 
 impl Client {
-    /// Waits for QEMU to connect; the reason if it does not.
+    /// Waits for QEMU to connect.
     pub(super) fn accept(
         listener: &UnixListener,
         emulator: &Emulator,
         deadline: Instant,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, BootFault> {
         loop {
             let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
             let _ = poll(&mut fds, PollTimeout::from(LOOK));
             match listener.accept() {
-                Ok((stream, _)) => return Self::over(stream).map_err(|error| error.to_string()),
+                Ok((stream, _)) => return Self::over(stream).map_err(BootFault::broken),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(BootFault::broken(error)),
             }
             if emulator.has_ended() {
-                return Err("QEMU ended at once".into());
+                return Err(BootFault::broken("QEMU ended at once"));
             }
             if Instant::now() >= deadline {
-                return Err("QEMU did not connect".into());
+                return Err(BootFault::Stalled("QEMU did not connect".into()));
             }
         }
     }
@@ -105,15 +120,17 @@ impl Client {
         })
     }
 
-    /// Waits for the agent's first word; the reason if it does not come.
-    pub(super) fn wait_ready(&self, deadline: Instant) -> Result<BootReport, String> {
+    /// Waits for the agent's first word.
+    pub(super) fn wait_ready(&self, deadline: Instant) -> Result<BootReport, BootFault> {
         let left = deadline.saturating_duration_since(Instant::now());
         match lock(&self.ready).recv_timeout(left) {
             Ok((What::Ready(report), _)) => Ok(report),
-            Ok((What::Failed { message }, _)) => Err(message),
-            Ok((other, _)) => Err(format!("the agent began with {other:?}")),
-            Err(RecvTimeoutError::Timeout) => Err("it was not ready in time".into()),
-            Err(RecvTimeoutError::Disconnected) => Err("QEMU ended while it booted".into()),
+            Ok((What::Failed { message }, _)) => Err(BootFault::Broken(message)),
+            Ok((other, _)) => Err(BootFault::Broken(format!("the agent began with {other:?}"))),
+            Err(error) => Err(BootFault::Stalled(match error {
+                RecvTimeoutError::Timeout => "it was not ready in time".into(),
+                RecvTimeoutError::Disconnected => "QEMU ended while it booted".into(),
+            })),
         }
     }
 
