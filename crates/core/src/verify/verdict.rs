@@ -1,6 +1,6 @@
 //! The verdict on a pod's rails: PASS, or each thing that is wrong with its next step.
 
-use super::{GidEntry, MapEntry, gid_of};
+use super::{GidEntry, MapEntry, gid_of, natural_key};
 use crate::ids::RdmaName;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,10 +132,17 @@ pub fn judge(evidence: &Evidence) -> Report {
             .all(|finding| finding.severity != Severity::Fail),
         map: evidence.map.clone(),
         findings,
-        openable: evidence.openable.iter().cloned().collect(),
+        openable: in_natural_order(&evidence.openable),
         gid_indexes: indexes.into_iter().collect(),
         memlock: evidence.memlock.clone(),
     }
+}
+
+/// `mlx5_2` before `mlx5_10`.
+fn in_natural_order(devices: &BTreeSet<RdmaName>) -> Vec<RdmaName> {
+    let mut sorted: Vec<RdmaName> = devices.iter().cloned().collect();
+    sorted.sort_by_key(|device| natural_key(device.as_str()));
+    sorted
 }
 
 fn finding(severity: Severity, text: String, hint: &str) -> Finding {
@@ -225,12 +232,9 @@ fn device_findings(evidence: &Evidence) -> Option<Finding> {
         .iter()
         .filter_map(|entry| entry.device.as_ref())
         .collect();
-    let extra: Vec<&str> = evidence
-        .openable
-        .iter()
-        .filter(|device| !mapped.contains(device))
-        .map(RdmaName::as_str)
-        .collect();
+    let openable = in_natural_order(&evidence.openable);
+    let extra = openable.iter().filter(|device| !mapped.contains(device));
+    let extra: Vec<&str> = extra.map(RdmaName::as_str).collect();
     (!extra.is_empty()).then(|| {
         let text = format!(
             "{} RDMA devices can be opened that have no interface here: {}",
