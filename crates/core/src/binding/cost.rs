@@ -6,7 +6,7 @@ use std::ops::{Add, Mul, Sub};
 ///
 /// Such vectors are an ordered group, so sums of lower bounds are lower bounds, and shortest
 /// paths and prices work as with plain numbers. All but `split`, `broken` and `order` are counted in
-/// units of 1/`scale` of a rail (see [`super::problem::Problem::scale`]).
+/// small parts of a rail (see [`super::problem::Problem::unit`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     /// Rails that other pods ask for and cannot get.

@@ -70,7 +70,7 @@ impl<C: Weight> Network<C> {
     /// Sends as much as possible from `source` to `sink`, at the lowest cost.
     pub(super) fn route(&mut self, source: usize, sink: usize) {
         loop {
-            let paths = self.shortest_paths(source);
+            let paths = self.paths(source, |arc| arc);
             let Some(Some((length, _))) = paths.get(sink).copied() else {
                 return;
             };
@@ -92,9 +92,22 @@ impl<C: Weight> Network<C> {
         self.room(arc ^ 1)
     }
 
-    /// Length of the cheapest way to a node, counted along arcs that still have room: no arc with
-    /// room has a negative cost once the prices of its ends are taken off.
-    pub(super) fn price(&self, node: usize) -> C {
+    /// The range of prices at `node` that prove the flow minimal: from what a unit less would save,
+    /// to what a unit more would cost, as far as such a change is possible.
+    pub(super) fn prices(&self, sink: usize) -> Vec<(C, C)> {
+        let now = |node: &Node<C>| self.price(sink) - node.price;
+        let less = padded(self.distances(sink, |arc| arc));
+        let more = padded(self.distances(sink, |arc| arc ^ 1));
+        let changes = less.into_iter().zip(more);
+        let nodes = self.nodes.iter().zip(changes);
+        nodes
+            .map(|(node, (less, more))| (now(node) - less, now(node) + more))
+            .collect()
+    }
+
+    /// Potential of a node: no arc with room has a negative cost once those of its ends are taken
+    /// off.
+    fn price(&self, node: usize) -> C {
         self.nodes
             .get(node)
             .map_or_else(C::default, |node| node.price)
@@ -112,8 +125,14 @@ impl<C: Weight> Network<C> {
         }
     }
 
-    /// Dijkstra on costs reduced by the prices, which are never negative.
-    fn shortest_paths(&self, source: usize) -> Paths<C> {
+    fn distances(&self, from: usize, seen: impl Fn(usize) -> usize) -> Vec<Option<C>> {
+        let paths = self.paths(from, seen);
+        paths.into_iter().map(|path| Some(path?.0)).collect()
+    }
+
+    /// Dijkstra on reduced costs, which are never negative. `seen` tells through which arc one
+    /// passes that one sees from its start: the same, or its opposite to walk against the arcs.
+    fn paths(&self, source: usize, seen: impl Fn(usize) -> usize) -> Paths<C> {
         let mut paths: Paths<C> = vec![None; self.nodes.len()];
         let mut heap = BinaryHeap::from([Reverse((C::default(), source, None))]);
         while let Some(Reverse((length, at, last))) = heap.pop() {
@@ -121,26 +140,24 @@ impl<C: Weight> Network<C> {
                 Some(found) if found.is_none() => *found = Some((length, last)),
                 _ => continue,
             }
-            for (to, cost, arc) in self.open_arcs(at) {
-                if paths.get(to).is_some_and(Option::is_none) {
-                    heap.push(Reverse((length + cost, to, Some(arc))));
+            let out = self.nodes.get(at).map_or(&[][..], |node| &node.out);
+            for arc in out {
+                let to = self.arcs.get(*arc).map_or(at, |arc| arc.to);
+                if paths.get(to).is_some_and(Option::is_none)
+                    && let Some(cost) = self.reduced_cost(seen(*arc))
+                {
+                    heap.push(Reverse((length + cost, to, Some(*arc))));
                 }
             }
         }
         paths
     }
 
-    /// Arcs with room out of a node: end, reduced cost, id.
-    fn open_arcs(&self, from: usize) -> impl Iterator<Item = (usize, C, usize)> {
-        let out = self.nodes.get(from).map_or(&[][..], |node| &node.out);
-        out.iter().filter_map(move |id| {
-            let arc = self.arcs.get(*id).filter(|arc| arc.room > 0)?;
-            Some((
-                arc.to,
-                arc.cost + self.price(from) - self.price(arc.to),
-                *id,
-            ))
-        })
+    /// Of an arc with room.
+    fn reduced_cost(&self, id: usize) -> Option<C> {
+        let arc = self.arcs.get(id).filter(|arc| arc.room > 0)?;
+        let from = self.arcs.get(id ^ 1)?.to;
+        Some(arc.cost + self.price(from) - self.price(arc.to))
     }
 
     fn path_to(&self, sink: usize, paths: &Paths<C>) -> Vec<usize> {
@@ -148,4 +165,11 @@ impl<C: Weight> Network<C> {
         let start = |arc: usize| self.arcs.get(arc ^ 1).map_or(sink, |back| back.to);
         std::iter::successors(last(sink), |arc| last(start(*arc))).collect()
     }
+}
+
+/// What cannot be reached is as far as the farthest: prices stay legal, and finite.
+fn padded<C: Weight>(distances: Vec<Option<C>>) -> Vec<C> {
+    let farthest = distances.iter().flatten().max().copied().unwrap_or_default();
+    let known = distances.into_iter();
+    known.map(|distance| distance.unwrap_or(farthest)).collect()
 }

@@ -26,8 +26,10 @@ pub(super) struct Pattern {
 /// What each class costs a pod at the prices, a lower bound for the distances of its GPUs included.
 #[derive(Debug)]
 pub(super) struct Menu {
-    /// By class and number of rails.
-    steps: Vec<Vec<Cost>>,
+    /// By class and number of rails: prices and split NICs, without distances.
+    besides: Table,
+    /// The same with the least that the distances can be.
+    steps: Table,
     /// Cheapest way to take so many rails from the classes from here on.
     tails: Vec<Vec<Option<Cost>>>,
     /// What the takers pay in any case.
@@ -35,57 +37,49 @@ pub(super) struct Menu {
     rails: usize,
 }
 
+/// Costs by class and number of rails.
+type Table = Vec<Vec<Cost>>;
+
 impl Menu {
     /// The menu of the need at `place`.
     pub(super) fn of(problem: &Problem, place: usize, prices: &Prices) -> Self {
-        let none = Need {
-            gpus: vec![],
-            rails: 0,
-        };
+        let none = Need::default();
         let need = problem.needs.get(place).unwrap_or(&none);
         let paid = prices.takers.get(place).map_or(&[][..], Vec::as_slice);
-        let priced = problem.classes.iter().zip(&prices.entry);
-        let mut steps: Vec<Vec<Cost>> = priced
-            .map(|(class, entry)| {
-                let takers = need.takers().into_iter().zip(paid);
-                let nearest = takers.map(|(gpu, paid)| transport(class, gpu) + *entry - *paid);
-                let rail = nearest.min().unwrap_or_default() * problem.unit();
-                let alone = ports::alone(class, place == 0);
-                (0..).zip(alone).map(|(k, cost)| cost + rail * k).collect()
-            })
-            .collect();
-        let share = problem.unit() / signed(need.parts());
+        let (mut besides, mut steps): (Table, Table) = (vec![], vec![]);
+        for (class, entry) in problem.classes.iter().zip(&prices.entry) {
+            let alone = ports::alone(class, place == 0);
+            let rail = *entry * problem.half();
+            besides.push(
+                (0..)
+                    .zip(&alone)
+                    .map(|(k, cost)| *cost + rail * k)
+                    .collect(),
+            );
+            let takers = need.takers().into_iter().zip(paid);
+            let units = takers.map(|(gpu, paid)| transport(class, gpu) * 2 + *entry - *paid);
+            let filled = filled(problem, need, units.collect());
+            steps.push(
+                alone
+                    .iter()
+                    .zip(filled)
+                    .map(|(cost, rails)| *cost + rails)
+                    .collect(),
+            );
+        }
+        let share = problem.half() / signed(need.parts());
         let paid: Cost = paid.iter().map(|paid| *paid * share).sum();
         if place > 0 {
             let missing = missing(problem.unit()) - paid;
             let counts = 0..=signed(need.rails);
             steps.push(counts.map(|k| missing * k).collect());
         }
-        Self::new(steps, paid * signed(need.rails), need.rails)
-    }
-
-    fn new(steps: Vec<Vec<Cost>>, fixed: Cost, rails: usize) -> Self {
-        let mut last: Vec<Option<Cost>> = vec![None; rails + 1];
-        if let Some(end) = last.first_mut() {
-            *end = Some(Cost::default());
-        }
-        let mut tails = vec![last];
-        for class in steps.iter().rev() {
-            let next = tails.last().map_or(&[][..], Vec::as_slice);
-            let tail = (0..=rails).map(|want| {
-                let ways = class.iter().zip(0..=want);
-                ways.filter_map(|(cost, k)| Some(*cost + (*next.get(want - k)?)?))
-                    .min()
-            });
-            let tail = tail.collect();
-            tails.push(tail);
-        }
-        tails.reverse();
         Self {
+            besides,
+            tails: tails(&steps, need.rails),
             steps,
-            tails,
-            fixed,
-            rails,
+            fixed: paid * signed(need.rails),
+            rails: need.rails,
         }
     }
 
@@ -101,7 +95,13 @@ impl Menu {
             let allowed = limit.saturating_add(1);
             class.iter().take(allowed).copied().collect()
         });
-        let menu = Self::new(steps.collect(), self.fixed, self.rails);
+        let steps: Table = steps.collect();
+        let menu = Self {
+            besides: vec![],
+            tails: tails(&steps, self.rails),
+            steps,
+            ..*self
+        };
         let limit = menu.least()?;
         let mut walk = Walk::new(&menu, 1);
         walk.go(self.rails, menu.fixed, &|cost| cost <= limit);
@@ -118,6 +118,44 @@ impl Menu {
     fn tail(&self, class: usize, rails: usize) -> Option<Cost> {
         self.tails.get(class)?.get(rails).copied().flatten()
     }
+}
+
+/// For each class, the cheapest way to take so many rails from it and the later ones.
+fn tails(steps: &Table, rails: usize) -> Vec<Vec<Option<Cost>>> {
+    let mut last: Vec<Option<Cost>> = vec![None; rails + 1];
+    if let Some(end) = last.first_mut() {
+        *end = Some(Cost::default());
+    }
+    let mut tails = vec![last];
+    for class in steps.iter().rev() {
+        let next = tails.last().map_or(&[][..], Vec::as_slice);
+        let tail = (0..=rails).map(|want| {
+            let ways = class.iter().zip(0..=want);
+            ways.filter_map(|(cost, k)| Some(*cost + (*next.get(want - k)?)?))
+                .min()
+        });
+        let tail = tail.collect();
+        tails.push(tail);
+    }
+    tails.reverse();
+    tails
+}
+
+/// The least that 0, 1, 2, … rails of a class cost, given what two units cost each taker: the
+/// cheapest taker first, but none takes more than its share of all rails.
+fn filled(problem: &Problem, need: &Need, mut costs: Vec<Cost>) -> impl Iterator<Item = Cost> {
+    costs.sort_unstable();
+    let pairs = problem.half();
+    let part = signed(need.rails) * pairs / signed(need.parts());
+    (0..).map(move |rails: i64| {
+        let mut left = rails * pairs;
+        let parts = costs.iter().map(|cost| {
+            let taken = part.min(left);
+            left -= taken;
+            *cost * taken
+        });
+        parts.sum()
+    })
 }
 
 fn missing(unit: i64) -> Cost {
@@ -174,19 +212,15 @@ impl<'a> Walk<'a> {
 
 impl Pattern {
     /// Exact costs of a pattern of the need at `place`.
-    pub(super) fn of(problem: &Problem, place: usize, prices: &Prices, counts: Counts) -> Self {
+    pub(super) fn of(problem: &Problem, place: usize, menu: &Menu, counts: Counts) -> Self {
         let gpus = problem.needs.get(place).map_or(&[][..], |need| &need.gpus);
         let missed = counts.get(problem.classes.len()).copied().unwrap_or(0);
         let mut plain = distance(problem, gpus, &counts);
         plain.unmet = signed(missed) * problem.unit();
-        let classes = problem.classes.iter().zip(&prices.entry).zip(&counts);
-        let paid = classes.map(|((class, entry), count)| {
-            let alone = ports::alone(class, place == 0);
-            let alone = alone.get(*count).copied().unwrap_or_default();
-            alone + *entry * (signed(*count) * problem.unit())
-        });
+        let classes = menu.besides.iter().zip(&counts);
+        let besides = classes.map(|(costs, count)| costs.get(*count).copied().unwrap_or_default());
         Self {
-            priced: plain + paid.sum(),
+            priced: plain + besides.sum(),
             plain,
             counts,
         }

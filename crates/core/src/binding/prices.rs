@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 /// What a free GPU pays for a share that it cannot get: one more than the farthest level.
 pub(super) const NOTHING_LEFT: i64 = 5;
 
-/// Prices per unit of flow (1/scale of a rail).
+/// Prices of two units (parts of a rail).
+///
+/// Where a price may lie in a range, its middle is taken: at the ends, either those who need a rail
+/// or those who could do without it would not care.
 #[derive(Debug)]
 pub(super) struct Prices {
     /// Of a share of each class for a pod.
@@ -29,28 +32,26 @@ impl Prices {
     pub(super) fn of(problem: &Problem) -> Self {
         let mut relaxed = Relaxed::new(problem);
         relaxed.network.route(relaxed.source, relaxed.sink);
-        let end = relaxed.network.price(relaxed.sink);
-        let price = |node: &usize| end - relaxed.network.price(*node);
+        let range = relaxed.network.prices(relaxed.sink);
+        let twice = |node: &usize| range.get(*node).map(|(low, high)| *low + *high);
+        let price = |node: &usize| twice(node).unwrap_or_default();
+        let legal = |node: &usize| price(node).max(Cost::default());
         let (entry, share): (Vec<Cost>, Vec<Cost>) = relaxed
             .classes
             .iter()
-            .map(|class| {
-                (
-                    price(&class.entry),
-                    price(&class.share).max(Cost::default()),
-                )
-            })
+            .map(|class| (legal(&class.entry), legal(&class.share)))
             .unzip();
         let takers = relaxed.takers.iter();
         Self {
             base: base(problem, &entry, &share),
-            takers: takers
-                .map(|nodes| nodes.iter().map(price).collect())
-                .collect(),
+            takers: takers.map(|nodes| nodes.iter().map(price).collect()).collect(),
             entry,
         }
     }
 }
+
+/// More rails than can be missing elsewhere because the own pod gets one.
+const LAST_RESORT: i64 = 1 << 10;
 
 /// Cost of a unit between a taker and a class.
 pub(super) fn transport(class: &Class, taker: Option<usize>) -> Cost {
@@ -137,7 +138,7 @@ impl<'a> Relaxed<'a> {
             relaxed.add_class(class);
         }
         for (place, need) in problem.needs.iter().enumerate() {
-            relaxed.add_need(need, place > 0);
+            relaxed.add_need(need, place == 0);
         }
         for gpu in &problem.spare {
             relaxed.add_spare(*gpu);
@@ -160,15 +161,15 @@ impl<'a> Relaxed<'a> {
         self.classes.push(ClassNodes { entry, share });
     }
 
-    fn add_need(&mut self, need: &Need, may_miss: bool) {
+    fn add_need(&mut self, need: &Need, own: bool) {
         let part = self.units(need.rails) / signed(need.parts());
         let free = Cost::default();
         let takers: Vec<usize> = need.takers().iter().map(|_| self.network.node()).collect();
         for taker in &takers {
             self.network.arc((self.source, *taker), part, free);
-            if may_miss {
-                self.network.arc((*taker, self.sink), UNLIMITED, UNMET);
-            }
+            // The own pod always gets its rails; without a way out its prices would know no limit.
+            let unmet = if own { UNMET * LAST_RESORT } else { UNMET };
+            self.network.arc((*taker, self.sink), UNLIMITED, unmet);
         }
         for (class, nodes) in self.problem.classes.iter().zip(&self.classes) {
             let gate = self.network.node();
@@ -201,15 +202,15 @@ fn base(problem: &Problem, entry: &[Cost], share: &[Cost]) -> Cost {
     let kept = classes().map(|(class, (entry, share))| {
         let margin = *entry - *share;
         let steps = load_steps(class).into_iter();
-        let gain =
-            steps.map(|(step, count)| (load(step) - margin).min(Cost::default()) * signed(count));
+        let gain = steps
+            .map(|(step, count)| (load(step) * 2 - margin).min(Cost::default()) * signed(count));
         gain.sum::<Cost>() - *share * signed(class.shares())
     });
     let spare = problem.spare.iter().map(|gpu| {
-        let best = classes().map(|(class, (_, share))| harm(class, *gpu) + *share);
-        best.fold(NO_SHARE, Ord::min) * signed(problem.fair)
+        let best = classes().map(|(class, (_, share))| harm(class, *gpu) * 2 + *share);
+        best.fold(NO_SHARE * 2, Ord::min) * signed(problem.fair)
     });
-    (kept.sum::<Cost>() + spare.sum()) * problem.unit()
+    (kept.sum::<Cost>() + spare.sum()) * problem.half()
 }
 
 /// Harm of what is left: free shares by class.

@@ -91,7 +91,7 @@ const INDIFFERENT: Distance = Distance {
 };
 
 /// A demand, made canonical.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Need {
     /// Ascending.
     pub(super) gpus: Vec<usize>,
@@ -136,8 +136,8 @@ pub(super) struct Problem {
     pub(super) spare: Vec<usize>,
     /// Shares that each of them wants.
     pub(super) fair: usize,
-    /// Units that a rail is counted as, so that every pod's GPUs divide it evenly.
-    pub(super) scale: usize,
+    /// Half the units that a rail is counted as: every pod's GPUs divide it evenly.
+    scale: usize,
 }
 
 impl Problem {
@@ -166,8 +166,13 @@ impl Problem {
         self.places.iter().all(Option::is_some)
     }
 
-    /// `scale` as a factor of costs.
+    /// Units that a rail is counted as: twice a number that every pod's GPUs divide evenly.
     pub(super) fn unit(&self) -> i64 {
+        self.half() * 2
+    }
+
+    /// Half of that: for prices, which are given for two units.
+    pub(super) fn half(&self) -> i64 {
         signed(self.scale)
     }
 }

@@ -34,8 +34,8 @@ pub(super) fn solve(problem: &Problem) -> Solution {
         .collect();
     let bound = prices.base + least.iter().copied().sum();
     let mut search = Search::new(problem);
-    search.try_greedy(&menus, &prices);
-    let lists = search.lists(&menus, &least, (&prices, bound));
+    search.try_greedy(&menus);
+    let lists = search.lists(&menus, &least, bound);
     search.descend(&lists, prices.base);
     let exact = search.exact || search.cost <= bound;
     Solution {
@@ -86,13 +86,13 @@ impl<'a> Search<'a> {
     }
 
     /// A first plan: each need in turn takes what its menu likes best of what is left.
-    fn try_greedy(&mut self, menus: &[Menu], prices: &Prices) {
+    fn try_greedy(&mut self, menus: &[Menu]) {
         let mut chosen: Vec<Pattern> = vec![];
         for (place, menu) in menus.iter().enumerate() {
             let Some(counts) = menu.first(&self.room(&chosen)) else {
                 return;
             };
-            chosen.push(Pattern::of(self.problem, place, prices, counts));
+            chosen.push(Pattern::of(self.problem, place, menu, counts));
         }
         let chosen: Vec<&Pattern> = chosen.iter().collect();
         self.weigh(&chosen);
@@ -116,8 +116,7 @@ impl<'a> Search<'a> {
     }
 
     /// For each need the patterns that can be part of a better plan than the first one.
-    fn lists(&mut self, menus: &[Menu], least: &[Cost], prices: (&Prices, Cost)) -> Vec<List> {
-        let (prices, bound) = prices;
+    fn lists(&mut self, menus: &[Menu], least: &[Cost], bound: Cost) -> Vec<List> {
         let gap = self.cost - bound;
         let mut lists = vec![];
         for (place, (menu, least)) in menus.iter().zip(least).enumerate() {
@@ -126,7 +125,7 @@ impl<'a> Search<'a> {
             self.effort += found.len();
             let mut patterns: Vec<Pattern> = found
                 .into_iter()
-                .map(|counts| Pattern::of(self.problem, place, prices, counts))
+                .map(|counts| Pattern::of(self.problem, place, menu, counts))
                 .filter(|pattern| pattern.priced < *least + gap)
                 .collect();
             patterns.sort_by_key(|pattern| pattern.priced);
