@@ -164,7 +164,8 @@ impl SourceRule {
 pub enum Request<'a> {
     /// Makes an IPvlan link straight in the target namespace, sent on a socket of the parent's.
     /// Its name is never seen in the namespace of the parent, so it cannot clash there.
-    /// Twice: `EEXIST` (name) or `EBUSY` (index). Without the module: `EOPNOTSUPP`. Parent that
+    /// Twice: `EEXIST`, which is also what a name or an index in use gives, whatever link has it.
+    /// Without the module: `EOPNOTSUPP`. Parent that
     /// has a macvlan: `EBUSY`, since both want the one receive handler.
     CreateIpvlan(NewIpvlan<'a>),
     /// Sets the alias. Twice: done again.

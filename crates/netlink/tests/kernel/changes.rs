@@ -4,8 +4,8 @@ use crate::sandbox::Sandbox;
 use ipnet::IpNet;
 use podrail_core::ids::IfName;
 use podrail_netlink::{
-    Alias, Errno, Family, Group, InetConf, LinkRef, NetNs, NewAddress, NewIpvlan, NewRoute,
-    Refusal, Request, Rtnl, SourceRule,
+    Alias, Errno, Family, Group, InetConf, LinkRef, NewAddress, NewRoute, Refusal, Request,
+    SourceRule,
 };
 use std::num::NonZeroU32;
 
@@ -399,48 +399,6 @@ fn settings_need_ipv4_on_the_link() {
     assert_eq!(errnos(&verdict), [Some(Errno::EAFNOSUPPORT)]);
 }
 
-/// Without the module the kernel says so; with it, the child is in the target only.
-#[test]
-fn an_ipvlan_is_made_or_refused_in_words() {
-    let Some((sandbox, parent)) = with_veth() else {
-        return;
-    };
-    let Some(pod) = Sandbox::new() else { return };
-    let target = NetNs::open(pod.path()).unwrap();
-    let child = IfName::parse("net5").unwrap();
-    let request = Request::CreateIpvlan(NewIpvlan {
-        name: &child,
-        parent,
-        target: &target,
-        index: NonZeroU32::new(1004),
-        mtu: 1500,
-        group: group(77),
-    });
-    match &sandbox.rtnl().apply(&[request])[0] {
-        Ok(()) => {
-            let made = Rtnl::open_in(&target)
-                .unwrap()
-                .link(&child)
-                .unwrap()
-                .unwrap();
-            assert_eq!(
-                (made.index, made.group, made.kind.as_deref()),
-                (1004, 77, Some("ipvlan"))
-            );
-            assert!(made.ipvlan.unwrap().is_bridge());
-            assert_eq!(made.parent.unwrap().index, parent);
-        }
-        Err(refusal) => {
-            println!("skipped: no IPvlan in this kernel");
-            assert_eq!(refusal.errno(), Some(Errno::EOPNOTSUPP));
-            assert!(
-                refusal.to_string().ends_with("(Unknown device type)"),
-                "{refusal}"
-            );
-        }
-    }
-}
-
 /// 128 refusals with words are the most that one round trip brings back.
 #[test]
 fn no_verdict_is_lost_in_a_full_batch() {
@@ -454,47 +412,4 @@ fn no_verdict_is_lost_in_a_full_batch() {
     let verdicts = rtnl.apply(&requests);
     assert_eq!(errnos(&verdicts), vec![Some(Errno::ENETDOWN); 300]);
     assert_eq!(rtnl.round_trips(), 3);
-}
-
-/// The figure that the plugin's budget rests on; printed, not judged.
-#[test]
-fn sixteen_rails_in_one_pass() {
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let mut requests = Vec::new();
-    for rail in 0..16_u8 {
-        sandbox.ip(&format!("link add v{rail} type veth peer name w{rail}"));
-        let link = sandbox.index(&format!("v{rail}"));
-        let ip = [10, 7, rail, 9].into();
-        let table = 100 + u32::from(rail);
-        let net = IpNet::new(ip, 24).unwrap();
-        requests.extend(attachment(link).into_iter().take(4));
-        requests.push(Request::AddAddress(NewAddress { link, net }));
-        requests.push(Request::AddRoute(NewRoute {
-            table,
-            dest: net,
-            oif: link,
-            prefsrc: Some(ip),
-            gateway: None,
-            protocol: PROTOCOL,
-        }));
-        requests.push(Request::AddRule(SourceRule {
-            from: ip,
-            table,
-            priority: 50,
-            protocol: PROTOCOL,
-        }));
-    }
-    let mut rtnl = sandbox.rtnl();
-    let start = std::time::Instant::now();
-    let verdicts = rtnl.apply(&requests);
-    println!(
-        "{} requests: {:?}, {} round trips",
-        requests.len(),
-        start.elapsed(),
-        rtnl.round_trips()
-    );
-    assert!(verdicts.iter().all(Result::is_ok));
-    assert_eq!(rtnl.round_trips(), 1);
 }
