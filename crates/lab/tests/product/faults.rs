@@ -1,0 +1,1 @@
+//! A fault behind each step, and kill -9: all or none, nothing leaked.
