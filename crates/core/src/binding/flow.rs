@@ -70,7 +70,7 @@ impl<C: Weight> Network<C> {
     /// Sends as much as possible from `source` to `sink`, at the lowest cost.
     pub(super) fn route(&mut self, source: usize, sink: usize) {
         loop {
-            let paths = self.paths(source, |arc| arc);
+            let paths = self.paths(source);
             let Some(Some((length, _))) = paths.get(sink).copied() else {
                 return;
             };
@@ -92,16 +92,29 @@ impl<C: Weight> Network<C> {
         self.room(arc ^ 1)
     }
 
-    /// The range of prices at `node` that prove the flow minimal: from what a unit less would save,
-    /// to what a unit more would cost, as far as such a change is possible.
-    pub(super) fn prices(&self, sink: usize) -> Vec<(C, C)> {
-        let now = |node: &Node<C>| self.price(sink) - node.price;
-        let less = padded(self.distances(sink, |arc| arc));
-        let more = padded(self.distances(sink, |arc| arc ^ 1));
-        let changes = less.into_iter().zip(more);
-        let nodes = self.nodes.iter().zip(changes);
+    /// Prices of all nodes that prove the flow minimal: the sum of one set of prices for each
+    /// reference. A set tells what a unit at a node is worth to whoever stands at the reference.
+    pub(super) fn prices(&self, sink: usize, references: &[usize]) -> Vec<C> {
+        let mut sums = vec![C::default(); self.nodes.len()];
+        for reference in references {
+            let lengths = self.lengths(*reference);
+            let end = lengths.get(sink).copied().unwrap_or_default();
+            for (sum, length) in sums.iter_mut().zip(lengths) {
+                *sum = *sum + end - length;
+            }
+        }
+        sums
+    }
+
+    /// Length of the shortest way from a node to each other. What cannot be reached is as far as
+    /// the farthest, in reduced costs: that is legal, and finite.
+    fn lengths(&self, from: usize) -> Vec<C> {
+        let paths = self.paths(from);
+        let reached = paths.iter().flatten().map(|(length, _)| *length);
+        let farthest = reached.max().unwrap_or_default();
+        let nodes = self.nodes.iter().zip(&paths);
         nodes
-            .map(|(node, (less, more))| (now(node) - less, now(node) + more))
+            .map(|(node, path)| node.price + path.map_or(farthest, |(length, _)| length))
             .collect()
     }
 
@@ -125,14 +138,8 @@ impl<C: Weight> Network<C> {
         }
     }
 
-    fn distances(&self, from: usize, seen: impl Fn(usize) -> usize) -> Vec<Option<C>> {
-        let paths = self.paths(from, seen);
-        paths.into_iter().map(|path| Some(path?.0)).collect()
-    }
-
-    /// Dijkstra on reduced costs, which are never negative. `seen` tells through which arc one
-    /// passes that one sees from its start: the same, or its opposite to walk against the arcs.
-    fn paths(&self, source: usize, seen: impl Fn(usize) -> usize) -> Paths<C> {
+    /// Dijkstra on costs reduced by the prices, which are never negative.
+    fn paths(&self, source: usize) -> Paths<C> {
         let mut paths: Paths<C> = vec![None; self.nodes.len()];
         let mut heap = BinaryHeap::from([Reverse((C::default(), source, None))]);
         while let Some(Reverse((length, at, last))) = heap.pop() {
@@ -140,24 +147,23 @@ impl<C: Weight> Network<C> {
                 Some(found) if found.is_none() => *found = Some((length, last)),
                 _ => continue,
             }
-            let out = self.nodes.get(at).map_or(&[][..], |node| &node.out);
-            for arc in out {
-                let to = self.arcs.get(*arc).map_or(at, |arc| arc.to);
-                if paths.get(to).is_some_and(Option::is_none)
-                    && let Some(cost) = self.reduced_cost(seen(*arc))
-                {
-                    heap.push(Reverse((length + cost, to, Some(*arc))));
+            for (to, cost, arc) in self.open_arcs(at) {
+                if paths.get(to).is_some_and(Option::is_none) {
+                    heap.push(Reverse((length + cost, to, Some(arc))));
                 }
             }
         }
         paths
     }
 
-    /// Of an arc with room.
-    fn reduced_cost(&self, id: usize) -> Option<C> {
-        let arc = self.arcs.get(id).filter(|arc| arc.room > 0)?;
-        let from = self.arcs.get(id ^ 1)?.to;
-        Some(arc.cost + self.price(from) - self.price(arc.to))
+    /// Arcs with room out of a node: end, reduced cost, id.
+    fn open_arcs(&self, from: usize) -> impl Iterator<Item = (usize, C, usize)> {
+        let out = self.nodes.get(from).map_or(&[][..], |node| &node.out);
+        out.iter().filter_map(move |id| {
+            let arc = self.arcs.get(*id).filter(|arc| arc.room > 0)?;
+            let cost = arc.cost + self.price(from) - self.price(arc.to);
+            Some((arc.to, cost, *id))
+        })
     }
 
     fn path_to(&self, sink: usize, paths: &Paths<C>) -> Vec<usize> {
@@ -165,11 +171,4 @@ impl<C: Weight> Network<C> {
         let start = |arc: usize| self.arcs.get(arc ^ 1).map_or(sink, |back| back.to);
         std::iter::successors(last(sink), |arc| last(start(*arc))).collect()
     }
-}
-
-/// What cannot be reached is as far as the farthest: prices stay legal, and finite.
-fn padded<C: Weight>(distances: Vec<Option<C>>) -> Vec<C> {
-    let farthest = distances.iter().flatten().max().copied().unwrap_or_default();
-    let known = distances.into_iter();
-    known.map(|distance| distance.unwrap_or(farthest)).collect()
 }

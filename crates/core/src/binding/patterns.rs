@@ -2,126 +2,188 @@
 
 use super::cost::Cost;
 use super::flow::{Network, UNLIMITED};
-use super::ports;
 use super::prices::{Prices, transport};
 use super::problem::{Class, Need, Problem, signed};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
 
 /// Rails per class; for other pods one entry more: rails that they do without.
 pub(super) type Counts = Vec<usize>;
 
-/// Patterns of one pod beyond these are not looked at.
-const BOUND: usize = 20_000;
+/// Costs by class and number of rails; as long as the rails that can be taken.
+pub(super) type Tables = Vec<Rc<Vec<Cost>>>;
 
 /// A pattern with its cost.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     pub(super) counts: Counts,
-    /// At the prices, split NICs included: comparable with [`Menu::least`].
+    /// At the prices, split NICs included: comparable with [`Prices::base`].
     pub(super) priced: Cost,
     /// Distance, hops and what is missing: the part of the plan's cost that depends on this pod
     /// alone.
     pub(super) plain: Cost,
 }
 
-/// What each class costs a pod at the prices, a lower bound for the distances of its GPUs included.
+/// The patterns of one need, one after the other, cheapest first.
 #[derive(Debug)]
-pub(super) struct Menu {
-    /// By class and number of rails: prices and split NICs, without distances.
-    besides: Table,
+pub(super) struct Patterns<'a> {
+    problem: &'a Problem,
+    place: usize,
+    /// Prices and split NICs, without distances.
+    besides: Vec<Vec<Cost>>,
     /// The same with the least that the distances can be.
-    steps: Table,
+    steps: Vec<Vec<Cost>>,
     /// Cheapest way to take so many rails from the classes from here on.
     tails: Vec<Vec<Option<Cost>>>,
-    /// What the takers pay in any case.
-    fixed: Cost,
-    rails: usize,
+    open: BinaryHeap<Reverse<Open>>,
+    /// Beginnings and patterns that were looked at.
+    pub(super) effort: usize,
 }
 
-/// Costs by class and number of rails.
-type Table = Vec<Vec<Cost>>;
+/// The beginning of a pattern, or a whole one.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Open {
+    /// A lower bound; for a whole pattern that was evaluated, its cost.
+    cost: Cost,
+    /// What is nearer to its end comes first.
+    todo: usize,
+    /// Early classes have the low rails, so much of them comes first.
+    counts: Reverse<Counts>,
+    /// Cost so far.
+    spent: Cost,
+    left: usize,
+    plain: Option<Cost>,
+}
 
-impl Menu {
-    /// The menu of the need at `place`.
-    pub(super) fn of(problem: &Problem, place: usize, prices: &Prices) -> Self {
+impl<'a> Patterns<'a> {
+    /// Those of the need at `place`, given what NICs it would split.
+    pub(super) fn of(problem: &'a Problem, place: usize, prices: &Prices, split: &Tables) -> Self {
         let none = Need::default();
         let need = problem.needs.get(place).unwrap_or(&none);
         let paid = prices.takers.get(place).map_or(&[][..], Vec::as_slice);
-        let (mut besides, mut steps): (Table, Table) = (vec![], vec![]);
-        for (class, entry) in problem.classes.iter().zip(&prices.entry) {
-            let alone = ports::alone(class, place == 0);
-            let rail = *entry * problem.half();
+        let (mut besides, mut steps): (Vec<Vec<Cost>>, Vec<Vec<Cost>>) = (vec![], vec![]);
+        let classes = problem.classes.iter().zip(&prices.entry).zip(split);
+        for ((class, entry), split) in classes {
+            let rail = *entry * problem.parcels();
             besides.push(
                 (0..)
-                    .zip(&alone)
+                    .zip(&**split)
                     .map(|(k, cost)| *cost + rail * k)
                     .collect(),
             );
             let takers = need.takers().into_iter().zip(paid);
-            let units = takers.map(|(gpu, paid)| transport(class, gpu) * 2 + *entry - *paid);
-            let filled = filled(problem, need, units.collect());
+            let cost = |gpu| transport(class, gpu) * problem.parcel() + *entry;
+            let parcels = takers.map(|(gpu, paid)| cost(gpu) - *paid).collect();
+            let filled = filled(problem, need, parcels);
             steps.push(
-                alone
+                split
                     .iter()
                     .zip(filled)
                     .map(|(cost, rails)| *cost + rails)
                     .collect(),
             );
         }
-        let share = problem.half() / signed(need.parts());
+        let share = problem.parcels() / signed(need.parts());
         let paid: Cost = paid.iter().map(|paid| *paid * share).sum();
         if place > 0 {
             let missing = missing(problem.unit()) - paid;
             let counts = 0..=signed(need.rails);
             steps.push(counts.map(|k| missing * k).collect());
         }
-        Self {
+        let tails = tails(&steps, need.rails);
+        let mut patterns = Self {
+            problem,
+            place,
             besides,
-            tails: tails(&steps, need.rails),
             steps,
-            fixed: paid * signed(need.rails),
-            rails: need.rails,
+            tails,
+            open: BinaryHeap::new(),
+            effort: 0,
+        };
+        patterns.push(vec![], paid * signed(need.rails), need.rails);
+        patterns
+    }
+
+    /// The next pattern's cost.
+    pub(super) fn least(&mut self) -> Option<Cost> {
+        loop {
+            let Reverse(open) = self.open.peek()?;
+            if open.plain.is_some() {
+                return Some(open.cost);
+            }
+            self.refine();
         }
     }
 
-    /// No pattern costs less; none where there are too few rails.
-    pub(super) fn least(&self) -> Option<Cost> {
-        Some(self.fixed + self.tail(0, self.rails)?)
+    fn push(&mut self, counts: Counts, spent: Cost, left: usize) {
+        let class = counts.len();
+        let tail = self.tails.get(class).and_then(|tail| *tail.get(left)?);
+        if let Some(tail) = tail {
+            self.open.push(Reverse(Open {
+                cost: spent + tail,
+                todo: 1 + self.steps.len() - class,
+                counts: Reverse(counts),
+                spent,
+                left,
+                plain: None,
+            }));
+        }
     }
 
-    /// A pattern that costs the least by this menu, with at most so many rails of each class.
-    pub(super) fn first(&self, room: &[usize]) -> Option<Counts> {
-        let limits = room.iter().copied().chain([usize::MAX]);
-        let steps = self.steps.iter().zip(limits).map(|(class, limit)| {
-            let allowed = limit.saturating_add(1);
-            class.iter().take(allowed).copied().collect()
-        });
-        let steps: Table = steps.collect();
-        let menu = Self {
-            besides: vec![],
-            tails: tails(&steps, self.rails),
-            steps,
-            ..*self
+    /// Replaces the cheapest open entry by its continuations, or evaluates it.
+    fn refine(&mut self) {
+        let Some(Reverse(open)) = self.open.pop() else {
+            return;
         };
-        let limit = menu.least()?;
-        let mut walk = Walk::new(&menu, 1);
-        walk.go(self.rails, menu.fixed, &|cost| cost <= limit);
-        walk.found.pop()
+        self.effort += 1;
+        let Reverse(counts) = open.counts;
+        let Some(steps) = self.steps.get(counts.len()).cloned() else {
+            self.evaluate(counts);
+            return;
+        };
+        for (count, cost) in steps.into_iter().enumerate().take(open.left + 1) {
+            let longer = counts.iter().copied().chain([count]).collect();
+            self.push(longer, open.spent + cost, open.left - count);
+        }
     }
 
-    /// All patterns that cost less than `limit`, and whether these are all.
-    pub(super) fn below(&self, limit: Cost) -> (Vec<Counts>, bool) {
-        let mut walk = Walk::new(self, BOUND);
-        walk.go(self.rails, self.fixed, &|cost| cost < limit);
-        (walk.found, !walk.cut)
+    fn evaluate(&mut self, counts: Counts) {
+        let need = self.problem.needs.get(self.place);
+        let gpus = need.map_or(&[][..], |need| &need.gpus);
+        let missed = counts.get(self.problem.classes.len()).copied().unwrap_or(0);
+        let mut plain = distance(self.problem, gpus, &counts);
+        plain.unmet = signed(missed) * self.problem.unit();
+        let classes = self.besides.iter().zip(&counts);
+        let besides = classes.map(|(costs, count)| costs.get(*count).copied().unwrap_or_default());
+        let cost = plain + besides.sum();
+        self.open.push(Reverse(Open {
+            cost,
+            todo: 0,
+            counts: Reverse(counts),
+            spent: cost,
+            left: 0,
+            plain: Some(plain),
+        }));
     }
+}
 
-    fn tail(&self, class: usize, rails: usize) -> Option<Cost> {
-        self.tails.get(class)?.get(rails).copied().flatten()
+impl Iterator for Patterns<'_> {
+    type Item = Pattern;
+
+    fn next(&mut self) -> Option<Pattern> {
+        self.least()?;
+        let Reverse(open) = self.open.pop()?;
+        Some(Pattern {
+            counts: open.counts.0,
+            priced: open.cost,
+            plain: open.plain?,
+        })
     }
 }
 
 /// For each class, the cheapest way to take so many rails from it and the later ones.
-fn tails(steps: &Table, rails: usize) -> Vec<Vec<Option<Cost>>> {
+fn tails(steps: &[Vec<Cost>], rails: usize) -> Vec<Vec<Option<Cost>>> {
     let mut last: Vec<Option<Cost>> = vec![None; rails + 1];
     if let Some(end) = last.first_mut() {
         *end = Some(Cost::default());
@@ -141,14 +203,14 @@ fn tails(steps: &Table, rails: usize) -> Vec<Vec<Option<Cost>>> {
     tails
 }
 
-/// The least that 0, 1, 2, … rails of a class cost, given what two units cost each taker: the
+/// The least that 0, 1, 2, … rails of a class cost, given what a parcel costs each taker: the
 /// cheapest taker first, but none takes more than its share of all rails.
 fn filled(problem: &Problem, need: &Need, mut costs: Vec<Cost>) -> impl Iterator<Item = Cost> {
     costs.sort_unstable();
-    let pairs = problem.half();
-    let part = signed(need.rails) * pairs / signed(need.parts());
+    let parcels = problem.parcels();
+    let part = signed(need.rails) * parcels / signed(need.parts());
     (0..).map(move |rails: i64| {
-        let mut left = rails * pairs;
+        let mut left = rails * parcels;
         let parts = costs.iter().map(|cost| {
             let taken = part.min(left);
             left -= taken;
@@ -162,68 +224,6 @@ fn missing(unit: i64) -> Cost {
     Cost {
         unmet: unit,
         ..Cost::default()
-    }
-}
-
-struct Walk<'a> {
-    menu: &'a Menu,
-    counts: Counts,
-    found: Vec<Counts>,
-    most: usize,
-    cut: bool,
-}
-
-impl<'a> Walk<'a> {
-    fn new(menu: &'a Menu, most: usize) -> Self {
-        Self {
-            menu,
-            counts: vec![],
-            found: vec![],
-            most,
-            cut: false,
-        }
-    }
-
-    /// Continues with the next class; early classes have the low rails, so much of them comes first.
-    fn go(&mut self, left: usize, spent: Cost, allowed: &impl Fn(Cost) -> bool) {
-        let class = self.counts.len();
-        let Some(steps) = self.menu.steps.get(class) else {
-            self.found.push(self.counts.clone());
-            return;
-        };
-        for (count, cost) in steps.iter().enumerate().take(left + 1).rev() {
-            let spent = spent + *cost;
-            let Some(tail) = self.menu.tail(class + 1, left - count) else {
-                continue;
-            };
-            if !allowed(spent + tail) {
-                continue;
-            }
-            if self.found.len() >= self.most {
-                self.cut = true;
-                return;
-            }
-            self.counts.push(count);
-            self.go(left - count, spent, allowed);
-            self.counts.pop();
-        }
-    }
-}
-
-impl Pattern {
-    /// Exact costs of a pattern of the need at `place`.
-    pub(super) fn of(problem: &Problem, place: usize, menu: &Menu, counts: Counts) -> Self {
-        let gpus = problem.needs.get(place).map_or(&[][..], |need| &need.gpus);
-        let missed = counts.get(problem.classes.len()).copied().unwrap_or(0);
-        let mut plain = distance(problem, gpus, &counts);
-        plain.unmet = signed(missed) * problem.unit();
-        let classes = menu.besides.iter().zip(&counts);
-        let besides = classes.map(|(costs, count)| costs.get(*count).copied().unwrap_or_default());
-        Self {
-            priced: plain + besides.sum(),
-            plain,
-            counts,
-        }
     }
 }
 

@@ -30,12 +30,17 @@ pub(super) struct Dealt {
 /// The cheapest deal; none where the pods cannot all be served. The order of the others does not
 /// matter.
 pub(super) fn cheapest(class: &Class, wants: &[usize]) -> Option<Dealt> {
-    let mut deal = Deal::of(class);
+    let mut deal = Deal::of(class, full_score);
     deal.best(0, &canonical(wants));
     let steps = deal.steps;
     let hands = deal.hands(wants)?;
     Some(Dealt {
-        cost: class.nics.iter().zip(&hands).map(score_of).sum(),
+        cost: class
+            .nics
+            .iter()
+            .zip(&hands)
+            .map(|(nic, hand)| full_score(nic, hand))
+            .sum(),
         exact: !deal.is_cut(),
         steps,
     })
@@ -43,7 +48,7 @@ pub(super) fn cheapest(class: &Class, wants: &[usize]) -> Option<Dealt> {
 
 /// Rails (positions) of each pod in that deal.
 pub(super) fn rails(class: &Class, wants: &[usize]) -> Vec<Vec<usize>> {
-    let mut deal = Deal::of(class);
+    let mut deal = Deal::of(class, full_score);
     let hands = deal.hands(wants).unwrap_or_default();
     let mut rails = vec![vec![]; wants.len()];
     for (nic, hand) in class.nics.iter().zip(hands) {
@@ -56,15 +61,15 @@ pub(super) fn rails(class: &Class, wants: &[usize]) -> Vec<Vec<usize>> {
     rails
 }
 
-/// For each count of rails, the cheapest way for one pod alone: split NICs and, for the own pod,
-/// order; the load is left out.
-pub(super) fn alone(class: &Class, own: bool) -> Vec<Cost> {
+/// For each count of rails that the own pod can take, the least it costs: split NICs and order; the
+/// load is left out.
+pub(super) fn alone(class: &Class) -> Vec<Cost> {
     let mut best = vec![Cost::default()];
     for nic in &class.nics {
         let mut next: Vec<Option<Cost>> = vec![None; best.len() + nic.ports.len()];
         for (before, cost) in best.iter().enumerate() {
             for taken in 0..=nic.ports.len() {
-                let total = *cost + part_of(nic, taken, own);
+                let total = *cost + part_of(nic, taken, true);
                 if let Some(known) = next.get_mut(before + taken) {
                     *known = Some(known.map_or(total, |known| known.min(total)));
                 }
@@ -73,6 +78,29 @@ pub(super) fn alone(class: &Class, own: bool) -> Vec<Cost> {
         best = next.into_iter().flatten().collect();
     }
     best
+}
+
+/// For each count of rails that one more pod can take beside pods with such wants, the least it
+/// costs: split NICs of its own; the load is left out.
+pub(super) fn beside(class: &Class, wants: &[usize]) -> Vec<Cost> {
+    let mut all: Wants = std::iter::once(0).chain(wants.iter().copied()).collect();
+    let mut costs = vec![];
+    for rails in 0..=class.rails() {
+        if let Some(newcomer) = all.first_mut() {
+            *newcomer = rails;
+        }
+        if !class.fits(&all) {
+            break;
+        }
+        let mut deal = Deal::of(class, newcomer_score);
+        let best = deal.best(0, &canonical(&all)).filter(|_| !deal.is_cut());
+        costs.push(best.unwrap_or_default());
+    }
+    costs
+}
+
+fn newcomer_score(nic: &Nic, hand: &Hand) -> Cost {
+    part_of(nic, count(hand, 0), false)
 }
 
 /// Cost of the lowest `taken` ports of a NIC for one pod.
@@ -87,7 +115,7 @@ fn part_of(nic: &Nic, taken: usize, own: bool) -> Cost {
     }
 }
 
-fn score_of((nic, hand): (&Nic, &Hand)) -> Cost {
+fn full_score(nic: &Nic, hand: &Hand) -> Cost {
     let load = nic.ports.iter().zip(hand).map(|(port, holders)| {
         let pods = signed(holders.count_ones() as usize);
         pods * (signed(port.held) + pods - 1)
@@ -139,14 +167,16 @@ fn rest(wants: &[usize], hand: &[u32]) -> Wants {
 
 struct Deal<'a> {
     class: &'a Class,
+    score: fn(&Nic, &Hand) -> Cost,
     known: BTreeMap<(usize, Wants), Option<Cost>>,
     steps: usize,
 }
 
 impl<'a> Deal<'a> {
-    fn of(class: &'a Class) -> Self {
+    fn of(class: &'a Class, score: fn(&Nic, &Hand) -> Cost) -> Self {
         Self {
             class,
+            score,
             known: BTreeMap::new(),
             steps: 0,
         }
@@ -168,7 +198,7 @@ impl<'a> Deal<'a> {
         let hands = self.affordable(from, nic, wants);
         let costs = hands.into_iter().filter_map(|hand| {
             let later = self.best(from + 1, &canonical(&rest(wants, &hand)))?;
-            Some(score_of((nic, &hand)) + later)
+            Some((self.score)(nic, &hand) + later)
         });
         let best = costs.min();
         self.known.insert(key, best);
@@ -214,7 +244,7 @@ impl<'a> Deal<'a> {
             let total = self.best(from, &sorted).filter(|_| !self.is_cut())?;
             let found = all_hands(nic, &sorted).into_iter().find(|hand| {
                 let later = self.best(from + 1, &canonical(&rest(&sorted, hand)));
-                later.is_some_and(|later| score_of((nic, hand)) + later == total)
+                later.is_some_and(|later| (self.score)(nic, hand) + later == total)
             })?;
             let hand: Hand = found
                 .iter()

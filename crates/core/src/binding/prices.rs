@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 /// What a free GPU pays for a share that it cannot get: one more than the farthest level.
 pub(super) const NOTHING_LEFT: i64 = 5;
 
-/// Prices of two units (parts of a rail).
+/// Prices of parcels ([`Problem::parcel`]).
 ///
-/// Where a price may lie in a range, its middle is taken: at the ends, either those who need a rail
-/// or those who could do without it would not care.
+/// Many prices would do. At the ends of their ranges, either those who need a rail or those who
+/// could do without it would not care; so this is an average, with one set of prices as seen from
+/// each class and one as seen from the shares that are left.
 #[derive(Debug)]
 pub(super) struct Prices {
     /// Of a share of each class for a pod.
@@ -32,9 +33,10 @@ impl Prices {
     pub(super) fn of(problem: &Problem) -> Self {
         let mut relaxed = Relaxed::new(problem);
         relaxed.network.route(relaxed.source, relaxed.sink);
-        let range = relaxed.network.prices(relaxed.sink);
-        let twice = |node: &usize| range.get(*node).map(|(low, high)| *low + *high);
-        let price = |node: &usize| twice(node).unwrap_or_default();
+        let entries = relaxed.classes.iter().map(|class| class.entry);
+        let references: Vec<usize> = entries.chain([relaxed.sink]).collect();
+        let prices = relaxed.network.prices(relaxed.sink, &references);
+        let price = |node: &usize| prices.get(*node).copied().unwrap_or_default();
         let legal = |node: &usize| price(node).max(Cost::default());
         let (entry, share): (Vec<Cost>, Vec<Cost>) = relaxed
             .classes
@@ -44,7 +46,9 @@ impl Prices {
         let takers = relaxed.takers.iter();
         Self {
             base: base(problem, &entry, &share),
-            takers: takers.map(|nodes| nodes.iter().map(price).collect()).collect(),
+            takers: takers
+                .map(|nodes| nodes.iter().map(price).collect())
+                .collect(),
             entry,
         }
     }
@@ -198,19 +202,21 @@ impl<'a> Relaxed<'a> {
 /// The least that loads, capacities and free GPUs can add to what the pods pay. Valid for any
 /// entry prices, and any share prices that are not negative.
 fn base(problem: &Problem, entry: &[Cost], share: &[Cost]) -> Cost {
+    let parcel = problem.parcel();
     let classes = || problem.classes.iter().zip(entry.iter().zip(share));
     let kept = classes().map(|(class, (entry, share))| {
         let margin = *entry - *share;
         let steps = load_steps(class).into_iter();
-        let gain = steps
-            .map(|(step, count)| (load(step) * 2 - margin).min(Cost::default()) * signed(count));
+        let gain = steps.map(|(step, count)| {
+            (load(step) * parcel - margin).min(Cost::default()) * signed(count)
+        });
         gain.sum::<Cost>() - *share * signed(class.shares())
     });
     let spare = problem.spare.iter().map(|gpu| {
-        let best = classes().map(|(class, (_, share))| harm(class, *gpu) * 2 + *share);
-        best.fold(NO_SHARE * 2, Ord::min) * signed(problem.fair)
+        let best = classes().map(|(class, (_, share))| harm(class, *gpu) * parcel + *share);
+        best.fold(NO_SHARE * parcel, Ord::min) * signed(problem.fair)
     });
-    (kept.sum::<Cost>() + spare.sum()) * problem.half()
+    (kept.sum::<Cost>() + spare.sum()) * problem.parcels()
 }
 
 /// Harm of what is left: free shares by class.

@@ -128,7 +128,7 @@ impl Need {
 pub(super) struct Problem {
     /// In the order of their lowest rails.
     pub(super) classes: Vec<Class>,
-    /// The own need first, the others sorted.
+    /// The own need first, the others sorted, those without GPUs last: they go where they may.
     pub(super) needs: Vec<Need>,
     /// For each other demand as given: its place in `needs`, unless it was left out.
     pub(super) places: Vec<Option<usize>>,
@@ -136,7 +136,7 @@ pub(super) struct Problem {
     pub(super) spare: Vec<usize>,
     /// Shares that each of them wants.
     pub(super) fair: usize,
-    /// Half the units that a rail is counted as: every pod's GPUs divide it evenly.
+    /// A number that every pod's GPUs divide evenly.
     scale: usize,
 }
 
@@ -166,13 +166,18 @@ impl Problem {
         self.places.iter().all(Option::is_some)
     }
 
-    /// Units that a rail is counted as: twice a number that every pod's GPUs divide evenly.
+    /// Units that a rail is counted as.
     pub(super) fn unit(&self) -> i64 {
-        self.half() * 2
+        self.parcels() * self.parcel()
     }
 
-    /// Half of that: for prices, which are given for two units.
-    pub(super) fn half(&self) -> i64 {
+    /// Units in a parcel: prices are given for parcels, so that averages have no fractions.
+    pub(super) fn parcel(&self) -> i64 {
+        signed(self.classes.len()) + 1
+    }
+
+    /// Parcels in a rail: every pod's GPUs divide them evenly.
+    pub(super) fn parcels(&self) -> i64 {
         signed(self.scale)
     }
 }
@@ -186,7 +191,7 @@ pub(super) fn signed(count: usize) -> i64 {
 fn canonical(own: &Demand, others: &[Demand]) -> (Vec<Need>, Vec<Option<usize>>, usize) {
     let own = Need::of(own);
     let mut sorted: Vec<(Need, usize)> = others.iter().map(Need::of).zip(0..).collect();
-    sorted.sort_unstable();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
     let mut scale = own.parts();
     let mut places = vec![None; others.len()];
     let mut needs = vec![own];

@@ -1,11 +1,13 @@
-//! The search for the best plan: a bound from prices, then the few patterns that could beat it.
+//! The search for the best plan: pod after pod, the cheapest patterns first, as long as the prices
+//! leave hope for a better plan than the best so far.
 
 use super::cost::Cost;
-use super::patterns::{Counts, Menu, Pattern};
+use super::patterns::{Counts, Pattern, Patterns, Tables};
 use super::ports;
 use super::prices::{Prices, harm_of};
 use super::problem::{Problem, signed};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Candidates after which the best plan so far is taken.
 const BOUND: usize = 200_000;
@@ -24,171 +26,131 @@ pub(super) struct Solution {
 /// Finds it. The own need must not ask for more rails than there are with a free share.
 pub(super) fn solve(problem: &Problem) -> Solution {
     let prices = Prices::of(problem);
-    let places = 0..problem.needs.len();
-    let menus: Vec<Menu> = places
-        .map(|place| Menu::of(problem, place, &prices))
-        .collect();
-    let least: Vec<Cost> = menus
-        .iter()
-        .map(|menu| menu.least().unwrap_or_default())
-        .collect();
-    let bound = prices.base + least.iter().copied().sum();
-    let mut search = Search::new(problem);
-    search.try_greedy(&menus);
-    let lists = search.lists(&menus, &least, bound);
-    search.descend(&lists, prices.base);
-    let exact = search.exact || search.cost <= bound;
+    let mut search = Search::new(problem, &prices);
+    search.go(prices.base, &mut vec![]);
     Solution {
         counts: search.best,
-        exact: exact && problem.is_complete(),
+        exact: search.exact && problem.is_complete(),
         effort: search.effort,
     }
 }
 
-/// Patterns of a need, cheapest first, and the least that all later needs cost.
-struct List {
-    patterns: Vec<Pattern>,
-    later: Cost,
-}
+/// A class, and how many rails of it some pods take.
+type Key = (usize, Vec<usize>);
 
 struct Search<'a> {
     problem: &'a Problem,
+    prices: &'a Prices,
     best: Vec<Counts>,
-    cost: Cost,
+    /// That of the best plan.
+    cost: Option<Cost>,
     exact: bool,
     effort: usize,
-    deals: BTreeMap<(usize, Vec<usize>), Option<Cost>>,
+    splits: BTreeMap<Key, Rc<Vec<Cost>>>,
+    deals: BTreeMap<Key, Option<Cost>>,
     harms: BTreeMap<Vec<usize>, Cost>,
 }
 
-const WORST: Cost = Cost {
-    unmet: i64::MAX / 4,
-    distance: 0,
-    load: 0,
-    split: 0,
-    broken: 0,
-    hops: 0,
-    harm: 0,
-    order: 0,
-};
-
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem) -> Self {
+    fn new(problem: &'a Problem, prices: &'a Prices) -> Self {
         Self {
             problem,
+            prices,
             best: vec![],
-            cost: WORST,
+            cost: None,
             exact: true,
             effort: 0,
+            splits: BTreeMap::new(),
             deals: BTreeMap::new(),
             harms: BTreeMap::new(),
         }
     }
 
-    /// A first plan: each need in turn takes what its menu likes best of what is left.
-    fn try_greedy(&mut self, menus: &[Menu]) {
-        let mut chosen: Vec<Pattern> = vec![];
-        for (place, menu) in menus.iter().enumerate() {
-            let Some(counts) = menu.first(&self.room(&chosen)) else {
-                return;
-            };
-            chosen.push(Pattern::of(self.problem, place, menu, counts));
-        }
-        let chosen: Vec<&Pattern> = chosen.iter().collect();
-        self.weigh(&chosen);
-    }
-
-    /// Rails of each class that one more pod can take.
-    fn room(&self, chosen: &[Pattern]) -> Vec<usize> {
-        let classes = self.problem.classes.iter().enumerate();
-        let most = classes.map(|(place, class)| {
-            let mut wants: Vec<usize> = chosen.iter().map(|p| at(&p.counts, place)).collect();
-            wants.push(0);
-            let fits = |rails: &usize| {
-                if let Some(last) = wants.last_mut() {
-                    *last = *rails;
-                }
-                class.fits(&wants)
-            };
-            (0..=class.rails()).rev().find(fits).unwrap_or(0)
-        });
-        most.collect()
-    }
-
-    /// For each need the patterns that can be part of a better plan than the first one.
-    fn lists(&mut self, menus: &[Menu], least: &[Cost], bound: Cost) -> Vec<List> {
-        let gap = self.cost - bound;
-        let mut lists = vec![];
-        for (place, (menu, least)) in menus.iter().zip(least).enumerate() {
-            let (found, complete) = menu.below(*least + gap);
-            self.exact &= complete;
-            self.effort += found.len();
-            let mut patterns: Vec<Pattern> = found
-                .into_iter()
-                .map(|counts| Pattern::of(self.problem, place, menu, counts))
-                .filter(|pattern| pattern.priced < *least + gap)
-                .collect();
-            patterns.sort_by_key(|pattern| pattern.priced);
-            lists.push(List {
-                patterns,
-                later: Cost::default(),
-            });
-        }
-        let mut later = Cost::default();
-        for list in lists.iter_mut().rev() {
-            list.later = later;
-            later = later + list.patterns.first().map_or(WORST, |first| first.priced);
-        }
-        lists
-    }
-
-    fn descend(&mut self, lists: &[List], base: Cost) {
-        self.go(lists, base, &mut vec![]);
-    }
-
-    fn go<'b>(&mut self, lists: &'b [List], spent: Cost, chosen: &mut Vec<&'b Pattern>) {
-        let Some((list, lists)) = lists.split_first() else {
+    /// Tries all continuations of a plan that can be better than the best so far.
+    fn go(&mut self, spent: Cost, chosen: &mut Vec<Pattern>) {
+        if chosen.len() == self.problem.needs.len() {
             self.weigh(chosen);
             return;
+        }
+        let Some((mut patterns, later)) = self.prospects(chosen) else {
+            return;
         };
-        for pattern in &list.patterns {
+        while let Some(least) = patterns.least() {
+            self.effort += std::mem::take(&mut patterns.effort);
+            if self.is_hopeless(spent + least + later) || self.is_spent() {
+                return;
+            }
+            let Some(pattern) = patterns.next() else {
+                return;
+            };
             let spent = spent + pattern.priced;
-            if spent + list.later >= self.cost {
-                return;
-            }
-            if self.effort >= BOUND {
-                self.exact = false;
-                return;
-            }
-            self.effort += 1;
             chosen.push(pattern);
-            if self.fits(chosen) {
-                self.go(lists, spent, chosen);
-            }
+            self.go(spent, chosen);
             chosen.pop();
         }
     }
 
-    fn fits(&self, chosen: &[&Pattern]) -> bool {
-        let mut classes = self.problem.classes.iter().enumerate();
-        classes.all(|(place, class)| class.fits(&wants(chosen, place)))
+    /// Patterns of the next need, and the least that those after it cost, with what is left beside
+    /// the plan so far.
+    fn prospects(&mut self, chosen: &[Pattern]) -> Option<(Patterns<'a>, Cost)> {
+        let place = chosen.len();
+        let beside = self.beside(chosen);
+        let next = match place {
+            0 => self
+                .problem
+                .classes
+                .iter()
+                .map(|class| Rc::new(ports::alone(class)))
+                .collect(),
+            _ => beside.clone(),
+        };
+        let next = Patterns::of(self.problem, place, self.prices, &next);
+        let mut later = Cost::default();
+        for place in place + 1..self.problem.needs.len() {
+            let mut patterns = Patterns::of(self.problem, place, self.prices, &beside);
+            later = later + patterns.least()?;
+            self.effort += patterns.effort;
+        }
+        Some((next, later))
+    }
+
+    fn is_hopeless(&self, bound: Cost) -> bool {
+        self.cost.is_some_and(|cost| bound >= cost)
+    }
+
+    /// Whether the work is at its bound; not before there is a plan.
+    fn is_spent(&mut self) -> bool {
+        let spent = self.effort > BOUND && self.cost.is_some();
+        self.exact &= !spent;
+        spent
+    }
+
+    /// For each class, what NICs one more pod splits by the number of rails it takes.
+    fn beside(&mut self, chosen: &[Pattern]) -> Tables {
+        let classes = self.problem.classes.iter().enumerate();
+        let tables = classes.map(|(place, class)| {
+            let (_, wants) = key(chosen, place);
+            let known = self.splits.entry((place, sorted(wants)));
+            Rc::clone(known.or_insert_with_key(|(_, wants)| Rc::new(ports::beside(class, wants))))
+        });
+        tables.collect()
     }
 
     /// The exact cost of a plan; keeps it if it is the best.
-    fn weigh(&mut self, chosen: &[&Pattern]) {
+    fn weigh(&mut self, chosen: &[Pattern]) {
         let mut cost: Cost = chosen.iter().map(|pattern| pattern.plain).sum();
         let mut left = vec![];
         for (place, class) in self.problem.classes.iter().enumerate() {
-            let wants = wants(chosen, place);
-            left.push(class.shares().saturating_sub(wants.iter().sum()));
-            match self.deal(place, wants) {
+            let key = key(chosen, place);
+            left.push(class.shares().saturating_sub(key.1.iter().sum()));
+            match self.deal(key) {
                 Some(dealt) => cost = cost + dealt,
                 None => return,
             }
         }
         cost = cost + self.harm(left);
-        if cost < self.cost {
-            self.cost = cost;
+        if !self.is_hopeless(cost) {
+            self.cost = Some(cost);
             self.best = chosen
                 .iter()
                 .map(|pattern| pattern.counts.clone())
@@ -196,7 +158,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn deal(&mut self, place: usize, mut wants: Vec<usize>) -> Option<Cost> {
+    fn deal(&mut self, (place, mut wants): Key) -> Option<Cost> {
         if let Some((_, others)) = wants.split_first_mut() {
             others.sort_unstable();
         }
@@ -217,18 +179,20 @@ impl<'a> Search<'a> {
 
     fn harm(&mut self, left: Vec<usize>) -> Cost {
         let problem = self.problem;
-        *self
-            .harms
-            .entry(left)
-            .or_insert_with_key(|left| harm_of(problem, left))
+        let known = self.harms.entry(left);
+        *known.or_insert_with_key(|left| harm_of(problem, left))
     }
 }
 
-fn wants(chosen: &[&Pattern], class: usize) -> Vec<usize> {
-    chosen
-        .iter()
-        .map(|pattern| at(&pattern.counts, class))
-        .collect()
+fn key(chosen: &[Pattern], class: usize) -> Key {
+    let counts = chosen.iter().map(|pattern| at(&pattern.counts, class));
+    (class, counts.collect())
+}
+
+fn sorted(mut wants: Vec<usize>) -> Vec<usize> {
+    wants.retain(|want| *want > 0);
+    wants.sort_unstable();
+    wants
 }
 
 fn at(counts: &[usize], class: usize) -> usize {
