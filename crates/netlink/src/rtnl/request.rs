@@ -94,7 +94,7 @@ pub struct NewIpvlan<'a> {
     /// Index in the target namespace; `None`: the kernel picks one. With an index of one's own no
     /// answer has to be read before the requests that configure the link.
     pub index: Option<NonZeroU32>,
-    /// Largest packet in bytes; not above the parent's.
+    /// Largest packet in bytes; the parent's, or less.
     pub mtu: u32,
     /// Its group, by which all children of a pod are deleted at once.
     pub group: Group,
@@ -165,8 +165,8 @@ pub enum Request<'a> {
     /// Makes an IPvlan link straight in the target namespace, sent on a socket of the parent's.
     /// Its name is never seen in the namespace of the parent, so it cannot clash there.
     /// Twice: `EEXIST`, which is also what a name or an index in use gives, whatever link has it.
-    /// Without the module: `EOPNOTSUPP`. Parent that
-    /// has a macvlan: `EBUSY`, since both want the one receive handler.
+    /// Without the module: `EOPNOTSUPP`. A parent that has a macvlan: `EBUSY`, since both want
+    /// its one receive handler.
     CreateIpvlan(NewIpvlan<'a>),
     /// Sets the alias. Twice: done again.
     SetAlias {
