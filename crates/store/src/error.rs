@@ -6,8 +6,9 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// How long a transaction waits for those of other processes.
-pub(crate) const BUSY_SECONDS: u64 = 10;
+/// How long a transaction waits for those of other processes: 150 pods at once on a slow disk, each
+/// with a few commits, and still well below the two minutes that a kubelet gives a sandbox.
+pub(crate) const BUSY_SECONDS: u64 = 30;
 
 /// The store could not do what was asked. Nothing was changed then, and nothing was deleted.
 #[derive(Debug, thiserror::Error)]

@@ -172,75 +172,89 @@ fn a_store_of_an_earlier_boot_writes_no_more() {
     assert_eq!(new.list().unwrap(), []);
 }
 
-#[test]
-fn decisions_that_cannot_be_kept() {
+/// A decision for `b`, spoilt by `change`, is refused with `expected` and leaves nothing.
+fn conflict(change: impl Fn(&mut Decision), expected: &Conflict) {
     let (_directory, mut store) = fresh();
     let node = Node::new(1, 64);
     node.reserve(&mut store, "a", 2).unwrap();
     let before = store.snapshot().unwrap();
-    let mut check = |change: &dyn Fn(&mut Decision, &Snapshot), expected: Conflict| {
-        let error = store.reserve(&request("b", "{}"), |held| {
-            let mut decision = node.choose(held, 3)?;
-            change(&mut decision, held);
-            Ok::<_, NoRails>(decision)
-        });
-        let error = error.unwrap_err();
-        assert_told(&error, &error.hint().unwrap());
-        assert!(
-            matches!(&error, ReserveError::Conflict { source, .. } if *source == expected),
-            "{error:?}"
-        );
-        assert_eq!(store.snapshot().unwrap(), before);
+    let error = store.reserve(&request("b", "{}"), |held| {
+        let mut decision = node.choose(held, 3)?;
+        change(&mut decision);
+        Ok::<_, NoRails>(decision)
+    });
+    let error = error.unwrap_err();
+    assert_told(&error, &error.hint().unwrap());
+    assert!(
+        matches!(&error, ReserveError::Conflict { source, .. } if source == expected),
+        "{error:?}"
+    );
+    assert_eq!(store.snapshot().unwrap(), before);
+}
+
+#[test]
+fn a_share_or_rail_that_is_taken() {
+    let held = Node::rail(1, 0);
+    let share = Conflict::Share {
+        pci: held.pci,
+        port: 1,
+        share: 0,
+        holder: sandbox("a"),
     };
-    let holder = sandbox("a");
-    let (pci, port, share) = (Node::rail(1, 0).pci, 1, 0);
-    check(
-        &|decision, _| decision.rails[1] = Node::rail(1, 0),
-        Conflict::Share {
-            pci,
-            port,
-            share,
-            holder: holder.clone(),
-        },
-    );
+    conflict(|decision| decision.rails[1] = held.clone(), &share);
     let rail = RailIndex(3);
-    check(
-        &|decision, _| decision.rails[2] = Node::rail(3, 7),
-        Conflict::RailTwice { rail },
+    let again = Node::rail(3, 7);
+    conflict(
+        |decision| decision.rails[2] = again.clone(),
+        &Conflict::RailTwice { rail },
     );
-    let taken = *before.used.first().unwrap();
-    check(
-        &|decision, held| decision.leases[4].address = *held.used.first().unwrap(),
-        Conflict::Address {
-            address: taken,
-            holder,
-        },
+}
+
+#[test]
+fn an_address_that_is_taken_or_for_no_rail() {
+    let ip = |text: &str| text.parse().unwrap();
+    let (address, holder) = (ip("10.239.0.65"), sandbox("a"));
+    conflict(
+        |decision| decision.leases[4].address = address,
+        &Conflict::Address { address, holder },
     );
-    let address = "192.0.2.1".parse().unwrap();
-    check(
-        &|decision, _| {
-            decision.leases[0].address = "192.0.2.1".parse().unwrap();
-            decision.leases[0].rail = RailIndex(9);
-        },
-        Conflict::UnboundRail {
-            address,
-            rail: RailIndex(9),
-        },
-    );
-    let address = "fd00::1234".parse().unwrap();
-    check(
-        &|decision, _| {
-            decision.leases.truncate(2);
-            decision.leases.push(Lease {
-                address: "fd00::1234".parse().unwrap(),
-                ..decision.leases[0].clone()
-            });
-        },
-        Conflict::AddressTwice {
-            rail: RailIndex(2),
-            address,
-        },
-    );
+    let (address, rail) = (ip("192.0.2.1"), RailIndex(9));
+    let stray = |decision: &mut Decision| {
+        decision.leases[0].address = address;
+        decision.leases[0].rail = rail;
+    };
+    conflict(stray, &Conflict::UnboundRail { address, rail });
+    let (address, rail) = (ip("fd00::1234"), RailIndex(2));
+    let second = |decision: &mut Decision| {
+        let lease = decision.leases[0].clone();
+        decision.leases.truncate(2);
+        decision.leases.push(Lease { address, ..lease });
+    };
+    conflict(second, &Conflict::AddressTwice { rail, address });
+}
+
+/// The rule stands in the database itself: no program can write around it.
+#[test]
+fn the_database_refuses_a_second_holder() {
+    let (_directory, mut store) = fresh();
+    let node = Node::new(2, 64);
+    node.reserve(&mut store, "a", 1).unwrap();
+    node.reserve(&mut store, "b", 1).unwrap();
+    for sql in [
+        "UPDATE binding_rails SET share = 0",
+        "UPDATE leases SET address = '10.239.0.65' WHERE family = 4",
+        "DELETE FROM bindings",
+        "DELETE FROM binding_rails",
+        "UPDATE bindings SET state = 'half'",
+    ] {
+        let error = store.conn.execute_batch(sql).unwrap_err();
+        let code = error.sqlite_error_code();
+        assert_eq!(
+            code,
+            Some(rusqlite::ErrorCode::ConstraintViolation),
+            "{sql}"
+        );
+    }
 }
 
 #[test]
