@@ -42,6 +42,7 @@ mod prices;
 mod problem;
 mod report;
 mod search;
+mod standing;
 
 use crate::config::Override;
 use crate::ids::{RailIndex, SandboxId};

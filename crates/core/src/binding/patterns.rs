@@ -4,35 +4,40 @@ use super::cost::Cost;
 use super::flow::{Network, UNLIMITED};
 use super::prices::{Prices, transport};
 use super::problem::{Class, Need, Problem, signed};
+use super::standing::{Standing, Table};
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::collections::BinaryHeap;
-use std::rc::Rc;
 
 /// Rails per class; for other pods one entry more: rails that they do without.
 pub(super) type Counts = Vec<usize>;
-
-/// Costs by class and number of rails; as long as the rails that can be taken.
-pub(super) type Tables = Vec<Rc<Vec<Cost>>>;
 
 /// A pattern with its cost.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     pub(super) counts: Counts,
-    /// At the prices, split NICs included: comparable with [`Prices::base`].
-    pub(super) priced: Cost,
     /// Distance, hops and what is missing: the part of the plan's cost that depends on this pod
     /// alone.
     pub(super) plain: Cost,
+    /// The NICs that it splits at least, beside those before it.
+    pub(super) split: Cost,
 }
+
+/// Distances and hops of patterns that were asked for before.
+#[derive(Debug, Default)]
+pub(super) struct Distances(RefCell<BTreeMap<(usize, Counts), Cost>>);
 
 /// The patterns of one need, one after the other, cheapest first.
 #[derive(Debug)]
 pub(super) struct Patterns<'a> {
     problem: &'a Problem,
+    distances: &'a Distances,
     place: usize,
-    /// Prices and split NICs, without distances.
-    besides: Vec<Vec<Cost>>,
-    /// The same with the least that the distances can be.
+    /// Prices of the classes, per rail.
+    prices: Vec<Cost>,
+    splits: Vec<Table>,
+    /// Cost of rails of each class, with the least that the distances can be.
     steps: Vec<Vec<Cost>>,
     /// Cheapest way to take so many rails from the classes from here on.
     tails: Vec<Vec<Option<Cost>>>,
@@ -57,21 +62,21 @@ struct Open {
 }
 
 impl<'a> Patterns<'a> {
-    /// Those of the need at `place`, given what NICs it would split.
-    pub(super) fn of(problem: &'a Problem, place: usize, prices: &Prices, split: &Tables) -> Self {
+    /// Those of the need at `place`.
+    pub(super) fn of(
+        problem: &'a Problem,
+        distances: &'a Distances,
+        (standing, prices): (&Standing, &Prices),
+        place: usize,
+    ) -> Self {
         let none = Need::default();
         let need = problem.needs.get(place).unwrap_or(&none);
-        let paid = prices.takers.get(place).map_or(&[][..], Vec::as_slice);
-        let (mut besides, mut steps): (Vec<Vec<Cost>>, Vec<Vec<Cost>>) = (vec![], vec![]);
-        let classes = problem.classes.iter().zip(&prices.entry).zip(split);
+        let open = place.saturating_sub(standing.served());
+        let paid = prices.takers.get(open).map_or(&[][..], Vec::as_slice);
+        let splits = standing.splits(place);
+        let mut steps: Vec<Vec<Cost>> = vec![];
+        let classes = problem.classes.iter().zip(&prices.entry).zip(&splits);
         for ((class, entry), split) in classes {
-            let rail = *entry * problem.parcels();
-            besides.push(
-                (0..)
-                    .zip(&**split)
-                    .map(|(k, cost)| *cost + rail * k)
-                    .collect(),
-            );
             let takers = need.takers().into_iter().zip(paid);
             let cost = |gpu| transport(class, gpu) * problem.parcel() + *entry;
             let parcels = takers.map(|(gpu, paid)| cost(gpu) - *paid).collect();
@@ -91,13 +96,15 @@ impl<'a> Patterns<'a> {
             let counts = 0..=signed(need.rails);
             steps.push(counts.map(|k| missing * k).collect());
         }
-        let tails = tails(&steps, need.rails);
+        let prices = prices.entry.iter().map(|entry| *entry * problem.parcels());
         let mut patterns = Self {
             problem,
+            distances,
             place,
-            besides,
+            prices: prices.collect(),
+            splits,
+            tails: tails(&steps, need.rails),
             steps,
-            tails,
             open: BinaryHeap::new(),
             effort: 0,
         };
@@ -149,14 +156,10 @@ impl<'a> Patterns<'a> {
     }
 
     fn evaluate(&mut self, counts: Counts) {
-        let need = self.problem.needs.get(self.place);
-        let gpus = need.map_or(&[][..], |need| &need.gpus);
-        let missed = counts.get(self.problem.classes.len()).copied().unwrap_or(0);
-        let mut plain = distance(self.problem, gpus, &counts);
-        plain.unmet = signed(missed) * self.problem.unit();
-        let classes = self.besides.iter().zip(&counts);
-        let besides = classes.map(|(costs, count)| costs.get(*count).copied().unwrap_or_default());
-        let cost = plain + besides.sum();
+        let plain = self.distances.of(self.problem, self.place, &counts);
+        let classes = self.prices.iter().zip(&counts);
+        let paid = classes.map(|(price, count)| *price * signed(*count));
+        let cost = plain + self.split(&counts) + paid.sum();
         self.open.push(Reverse(Open {
             cost,
             todo: 0,
@@ -166,6 +169,12 @@ impl<'a> Patterns<'a> {
             plain: Some(plain),
         }));
     }
+
+    fn split(&self, counts: &[usize]) -> Cost {
+        let classes = self.splits.iter().zip(counts);
+        let costs = classes.filter_map(|(split, count)| split.get(*count).copied());
+        costs.sum()
+    }
 }
 
 impl Iterator for Patterns<'_> {
@@ -174,10 +183,11 @@ impl Iterator for Patterns<'_> {
     fn next(&mut self) -> Option<Pattern> {
         self.least()?;
         let Reverse(open) = self.open.pop()?;
+        let Reverse(counts) = open.counts;
         Some(Pattern {
-            counts: open.counts.0,
-            priced: open.cost,
+            split: self.split(&counts),
             plain: open.plain?,
+            counts,
         })
     }
 }
@@ -224,6 +234,20 @@ fn missing(unit: i64) -> Cost {
     Cost {
         unmet: unit,
         ..Cost::default()
+    }
+}
+
+impl Distances {
+    /// Distance, hops and what is missing in a pattern of the need at `place`.
+    fn of(&self, problem: &Problem, place: usize, counts: &[usize]) -> Cost {
+        let mut known = self.0.borrow_mut();
+        let known = known.entry((place, counts.to_vec()));
+        *known.or_insert_with(|| {
+            let need = problem.needs.get(place);
+            let gpus = need.map_or(&[][..], |need| &need.gpus);
+            let missed = counts.get(problem.classes.len()).copied().unwrap_or(0);
+            distance(problem, gpus, counts) + missing(problem.unit()) * signed(missed)
+        })
     }
 }
 

@@ -8,8 +8,8 @@
 
 use super::cost::Cost;
 use super::flow::{Network, UNLIMITED};
-use super::problem::{Class, Need, Problem, signed};
-use std::collections::BTreeMap;
+use super::problem::{Class, Need, Port, Problem, signed};
+use super::standing::Standing;
 
 /// What a free GPU pays for a share that it cannot get: one more than the farthest level.
 pub(super) const NOTHING_LEFT: i64 = 5;
@@ -23,15 +23,16 @@ pub(super) const NOTHING_LEFT: i64 = 5;
 pub(super) struct Prices {
     /// Of a share of each class for a pod.
     pub(super) entry: Vec<Cost>,
-    /// By need: what each of its takers pays at the margin.
+    /// For each need that is still open: what each of its takers pays at the margin.
     pub(super) takers: Vec<Vec<Cost>>,
     /// To be added to the pods' cheapest choices for a lower bound of the whole.
     pub(super) base: Cost,
 }
 
 impl Prices {
-    pub(super) fn of(problem: &Problem) -> Self {
-        let mut relaxed = Relaxed::new(problem);
+    /// With some needs already served.
+    pub(super) fn of(problem: &Problem, standing: &Standing) -> Self {
+        let mut relaxed = Relaxed::new(problem, standing);
         relaxed.network.route(relaxed.source, relaxed.sink);
         let entries = relaxed.classes.iter().map(|class| class.entry);
         let references: Vec<usize> = entries.chain([relaxed.sink]).collect();
@@ -45,7 +46,7 @@ impl Prices {
             .unzip();
         let takers = relaxed.takers.iter();
         Self {
-            base: base(problem, &entry, &share),
+            base: base(problem, standing, (&entry, &share)),
             takers: takers
                 .map(|nodes| nodes.iter().map(price).collect())
                 .collect(),
@@ -92,16 +93,21 @@ const NO_SHARE: Cost = Cost {
     ..UNMET
 };
 
-/// What each further pod on a rail adds to the load, and on how many rails.
+/// What further pods on the rails of a class add to the load at least, once `taken` shares are
+/// taken: the next one, the one after it, …
 ///
 /// A port with h holders and t new ones has a load of t (h + t - 1).
-fn load_steps(class: &Class) -> BTreeMap<i64, usize> {
-    let mut steps = BTreeMap::new();
-    for port in class.ports() {
-        for before in 0..port.free {
-            *steps.entry(signed(port.held + 2 * before)).or_insert(0) += 1;
-        }
-    }
+fn load_steps(class: &Class, taken: usize) -> impl Iterator<Item = i64> {
+    all_load_steps(class).into_iter().skip(taken)
+}
+
+fn all_load_steps(class: &Class) -> Vec<i64> {
+    let of = |port: &Port| {
+        let held = port.held;
+        (0..port.free).map(move |before| signed(held + 2 * before))
+    };
+    let mut steps: Vec<i64> = class.ports().flat_map(of).collect();
+    steps.sort_unstable();
     steps
 }
 
@@ -119,6 +125,7 @@ struct ClassNodes {
 
 struct Relaxed<'a> {
     problem: &'a Problem,
+    standing: &'a Standing,
     network: Network<Cost>,
     source: usize,
     sink: usize,
@@ -127,21 +134,22 @@ struct Relaxed<'a> {
 }
 
 impl<'a> Relaxed<'a> {
-    fn new(problem: &'a Problem) -> Self {
+    fn new(problem: &'a Problem, standing: &'a Standing) -> Self {
         let mut network = Network::default();
         let (source, sink) = (network.node(), network.node());
         let mut relaxed = Self {
             problem,
+            standing,
             network,
             source,
             sink,
             classes: vec![],
             takers: vec![],
         };
-        for class in &problem.classes {
-            relaxed.add_class(class);
+        for (class, taken) in problem.classes.iter().zip(standing.taken()) {
+            relaxed.add_class(class, taken);
         }
-        for (place, need) in problem.needs.iter().enumerate() {
+        for (place, need) in problem.needs.iter().enumerate().skip(standing.served()) {
             relaxed.add_need(need, place == 0);
         }
         for gpu in &problem.spare {
@@ -154,13 +162,15 @@ impl<'a> Relaxed<'a> {
         signed(count) * self.problem.unit()
     }
 
-    fn add_class(&mut self, class: &Class) {
+    fn add_class(&mut self, class: &Class, taken: usize) {
         let (entry, share) = (self.network.node(), self.network.node());
-        for (step, count) in load_steps(class) {
-            let room = self.units(count);
+        let steps: Vec<i64> = load_steps(class, taken).collect();
+        for equal in steps.chunk_by(|a, b| a == b) {
+            let room = self.units(equal.len());
+            let step = equal.first().copied().unwrap_or_default();
             self.network.arc((entry, share), room, load(step));
         }
-        let room = self.units(class.shares());
+        let room = self.units(steps.len());
         self.network.arc((share, self.sink), room, Cost::default());
         self.classes.push(ClassNodes { entry, share });
     }
@@ -175,9 +185,10 @@ impl<'a> Relaxed<'a> {
             let unmet = if own { UNMET * LAST_RESORT } else { UNMET };
             self.network.arc((*taker, self.sink), UNLIMITED, unmet);
         }
-        for (class, nodes) in self.problem.classes.iter().zip(&self.classes) {
+        let classes = self.problem.classes.iter().zip(&self.classes);
+        for ((class, nodes), rails) in classes.zip(self.standing.room()) {
             let gate = self.network.node();
-            let room = signed(class.rails()) * self.problem.unit();
+            let room = signed(rails) * self.problem.unit();
             self.network.arc((gate, nodes.entry), room, free);
             for (taker, gpu) in takers.iter().zip(need.takers()) {
                 let cost = transport(class, gpu);
@@ -201,16 +212,16 @@ impl<'a> Relaxed<'a> {
 
 /// The least that loads, capacities and free GPUs can add to what the pods pay. Valid for any
 /// entry prices, and any share prices that are not negative.
-fn base(problem: &Problem, entry: &[Cost], share: &[Cost]) -> Cost {
+fn base(problem: &Problem, standing: &Standing, prices: (&[Cost], &[Cost])) -> Cost {
     let parcel = problem.parcel();
-    let classes = || problem.classes.iter().zip(entry.iter().zip(share));
-    let kept = classes().map(|(class, (entry, share))| {
+    let classes = || problem.classes.iter().zip(prices.0.iter().zip(prices.1));
+    let kept = classes().zip(standing.taken());
+    let kept = kept.map(|((class, (entry, share)), taken)| {
         let margin = *entry - *share;
-        let steps = load_steps(class).into_iter();
-        let gain = steps.map(|(step, count)| {
-            (load(step) * parcel - margin).min(Cost::default()) * signed(count)
-        });
-        gain.sum::<Cost>() - *share * signed(class.shares())
+        let gain = |step| (load(step) * parcel - margin).min(Cost::default());
+        let before = all_load_steps(class).into_iter().take(taken).sum();
+        let after = load_steps(class, taken).map(|step| gain(step) - *share);
+        load(before) * parcel + after.sum()
     });
     let spare = problem.spare.iter().map(|gpu| {
         let best = classes().map(|(class, (_, share))| harm(class, *gpu) * parcel + *share);

@@ -2,12 +2,12 @@
 //! leave hope for a better plan than the best so far.
 
 use super::cost::Cost;
-use super::patterns::{Counts, Pattern, Patterns, Tables};
+use super::patterns::{Counts, Distances, Pattern, Patterns};
 use super::ports;
 use super::prices::{Prices, harm_of};
 use super::problem::{Problem, signed};
+use super::standing::{Standing, Tables};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 /// Candidates after which the best plan so far is taken.
 const BOUND: usize = 200_000;
@@ -25,9 +25,9 @@ pub(super) struct Solution {
 
 /// Finds it. The own need must not ask for more rails than there are with a free share.
 pub(super) fn solve(problem: &Problem) -> Solution {
-    let prices = Prices::of(problem);
-    let mut search = Search::new(problem, &prices);
-    search.go(prices.base, &mut vec![]);
+    let distances = Distances::default();
+    let mut search = Search::new(problem, &distances);
+    search.go(Cost::default(), &mut vec![]);
     Solution {
         counts: search.best,
         exact: search.exact && problem.is_complete(),
@@ -35,83 +35,77 @@ pub(super) fn solve(problem: &Problem) -> Solution {
     }
 }
 
-/// A class, and how many rails of it some pods take.
+/// A class, and how many rails of it each pod takes: the own first.
 type Key = (usize, Vec<usize>);
 
 struct Search<'a> {
     problem: &'a Problem,
-    prices: &'a Prices,
+    distances: &'a Distances,
     best: Vec<Counts>,
     /// That of the best plan.
     cost: Option<Cost>,
     exact: bool,
     effort: usize,
-    splits: BTreeMap<Key, Rc<Vec<Cost>>>,
+    tables: Tables,
     deals: BTreeMap<Key, Option<Cost>>,
     harms: BTreeMap<Vec<usize>, Cost>,
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem, prices: &'a Prices) -> Self {
+    fn new(problem: &'a Problem, distances: &'a Distances) -> Self {
         Self {
             problem,
-            prices,
+            distances,
             best: vec![],
             cost: None,
             exact: true,
             effort: 0,
-            splits: BTreeMap::new(),
+            tables: BTreeMap::new(),
             deals: BTreeMap::new(),
             harms: BTreeMap::new(),
         }
     }
 
-    /// Tries all continuations of a plan that can be better than the best so far.
+    /// Tries all continuations of a plan that can be better than the best so far. `spent` is what
+    /// the pods that are served cost by themselves.
     fn go(&mut self, spent: Cost, chosen: &mut Vec<Pattern>) {
         if chosen.len() == self.problem.needs.len() {
             self.weigh(chosen);
             return;
         }
-        let Some((mut patterns, later)) = self.prospects(chosen) else {
+        let Some((mut patterns, beside)) = self.prospects(chosen) else {
             return;
         };
         while let Some(least) = patterns.least() {
             self.effort += std::mem::take(&mut patterns.effort);
-            if self.is_hopeless(spent + least + later) || self.is_spent() {
+            if self.is_hopeless(spent + least + beside) || self.is_spent() {
                 return;
             }
             let Some(pattern) = patterns.next() else {
                 return;
             };
-            let spent = spent + pattern.priced;
+            let spent = spent + pattern.plain + pattern.split;
             chosen.push(pattern);
             self.go(spent, chosen);
             chosen.pop();
         }
     }
 
-    /// Patterns of the next need, and the least that those after it cost, with what is left beside
-    /// the plan so far.
+    /// Patterns of the next need, and the least that all else costs, with what the plan so far
+    /// leaves.
     fn prospects(&mut self, chosen: &[Pattern]) -> Option<(Patterns<'a>, Cost)> {
+        let standing = Standing::after(self.problem, chosen, &mut self.tables);
+        let prices = Prices::of(self.problem, &standing);
+        let here = (&standing, &prices);
         let place = chosen.len();
-        let beside = self.beside(chosen);
-        let next = match place {
-            0 => self
-                .problem
-                .classes
-                .iter()
-                .map(|class| Rc::new(ports::alone(class)))
-                .collect(),
-            _ => beside.clone(),
-        };
-        let next = Patterns::of(self.problem, place, self.prices, &next);
-        let mut later = Cost::default();
+        let next = Patterns::of(self.problem, self.distances, here, place);
+        let mut beside = prices.base;
         for place in place + 1..self.problem.needs.len() {
-            let mut patterns = Patterns::of(self.problem, place, self.prices, &beside);
-            later = later + patterns.least()?;
+            let mut patterns = Patterns::of(self.problem, self.distances, here, place);
+            beside = beside + patterns.least()?;
             self.effort += patterns.effort;
         }
-        Some((next, later))
+        Some((next, beside))
     }
 
     fn is_hopeless(&self, bound: Cost) -> bool {
@@ -123,17 +117,6 @@ impl<'a> Search<'a> {
         let spent = self.effort > BOUND && self.cost.is_some();
         self.exact &= !spent;
         spent
-    }
-
-    /// For each class, what NICs one more pod splits by the number of rails it takes.
-    fn beside(&mut self, chosen: &[Pattern]) -> Tables {
-        let classes = self.problem.classes.iter().enumerate();
-        let tables = classes.map(|(place, class)| {
-            let (_, wants) = key(chosen, place);
-            let known = self.splits.entry((place, sorted(wants)));
-            Rc::clone(known.or_insert_with_key(|(_, wants)| Rc::new(ports::beside(class, wants))))
-        });
-        tables.collect()
     }
 
     /// The exact cost of a plan; keeps it if it is the best.
@@ -187,12 +170,6 @@ impl<'a> Search<'a> {
 fn key(chosen: &[Pattern], class: usize) -> Key {
     let counts = chosen.iter().map(|pattern| at(&pattern.counts, class));
     (class, counts.collect())
-}
-
-fn sorted(mut wants: Vec<usize>) -> Vec<usize> {
-    wants.retain(|want| *want > 0);
-    wants.sort_unstable();
-    wants
 }
 
 fn at(counts: &[usize], class: usize) -> usize {
