@@ -1,6 +1,8 @@
 //! The project's own chores.
 
+mod demo;
 mod lab;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -13,11 +15,17 @@ enum Task {
     /// The virtual rail node.
     #[command(subcommand)]
     Lab(lab::Command),
+    /// Show the main job: two jobs on one virtual node, each with the rails next to its GPUs.
+    Demo,
+    /// Check the house rules: layers, sizes, purposes, paths.
+    Tidy,
 }
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Lab(command) => lab::run(command),
+        Task::Demo => demo::run(),
+        Task::Tidy => tidy::run(),
     };
     outcome.unwrap_or_else(|error| {
         for line in error.chain() {

@@ -15,7 +15,10 @@ fn the_repository_is_tidy() {
 #[test]
 fn a_file_without_purpose_or_with_a_machine_path_is_a_fault() {
     let file = Path::new("crates/x/src/a.rs");
-    assert_eq!(text::faults(file, "//! Purpose.\nfn a() {}\n"), Vec::<String>::new());
+    assert_eq!(
+        text::faults(file, "//! Purpose.\nfn a() {}\n"),
+        Vec::<String>::new()
+    );
     assert_eq!(text::faults(file, "fn a() {}\n").len(), 1);
     let path = format!("//! Purpose.\n// {}{}main\n", "/wor", "k/");
     assert_eq!(text::faults(file, &path).len(), 1);
@@ -33,7 +36,8 @@ fn long_files_and_functions_are_faults_but_not_in_tests() {
     let tests = Path::new("crates/x/src/a/tests.rs");
     assert!(budget::file_faults(tests, &long).is_none());
     assert!(budget::functions(tests, &long).unwrap().is_empty());
-    let inner = format!("//! Purpose.\n#[cfg(test)]\nmod tests {{\n{long}}}\n").replace("//! Purpose.\nfn", "fn");
+    let inner = format!("//! Purpose.\n#[cfg(test)]\nmod tests {{\n{long}}}\n")
+        .replace("//! Purpose.\nfn", "fn");
     assert!(budget::file_faults(file, &inner).is_none());
     assert!(budget::functions(file, &inner).unwrap().is_empty());
 }
@@ -41,7 +45,10 @@ fn long_files_and_functions_are_faults_but_not_in_tests() {
 #[test]
 fn dead_paths_lints_and_io_in_core_are_faults() {
     let page = "See `crates/core` and `crates/gone/src`, `Vec<T>`.";
-    assert_eq!(text::missing_paths(page, |path| path == "crates/core").len(), 1);
+    assert_eq!(
+        text::missing_paths(page, |path| path == "crates/core").len(),
+        1
+    );
     assert!(layers::lint_fault("x", "[package]\n").is_some());
     assert!(layers::lint_fault("x", "[lints]\nworkspace = true\n").is_none());
     let file = Path::new("crates/core/src/a.rs");

@@ -3,16 +3,23 @@
 use std::path::Path;
 
 /// Faults of one file.
-pub fn faults(file: &Path, text: &str) -> Vec<String> {
+pub(crate) fn faults(file: &Path, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let is_rust = file.extension().is_some_and(|extension| extension == "rs");
     if is_rust && !text.starts_with("//! ") {
-        faults.push(format!("{}: does not open with `//! <purpose>`", file.display()));
+        faults.push(format!(
+            "{}: does not open with `//! <purpose>`",
+            file.display()
+        ));
     }
     for (number, line) in text.lines().enumerate() {
         for banned in banned() {
             if line.contains(&banned) {
-                faults.push(format!("{}:{}: contains {banned:?}", file.display(), number + 1));
+                faults.push(format!(
+                    "{}:{}: contains {banned:?}",
+                    file.display(),
+                    number + 1
+                ));
             }
         }
     }
@@ -22,16 +29,24 @@ pub fn faults(file: &Path, text: &str) -> Vec<String> {
 /// Put together from halves, so that this file may stand in the tree.
 fn banned() -> Vec<String> {
     [
-        ("/wor", "k/"), ("/roo", "t/.cargo"), ("/far", "m/"), ("bash_", "jobs"), ("../sha", "red"),
-        ("deb.deb", "ian.org"), ("index.cra", "tes.io"), ("static.cra", "tes.io"), ("pypi", ".org"),
-        ("registry.npm", "js.org"), ("cfg!(t", "est)"),
+        ("/wor", "k/"),
+        ("/roo", "t/.cargo"),
+        ("/far", "m/"),
+        ("bash_", "jobs"),
+        ("../sha", "red"),
+        ("deb.deb", "ian.org"),
+        ("index.cra", "tes.io"),
+        ("static.cra", "tes.io"),
+        ("pypi", ".org"),
+        ("registry.npm", "js.org"),
+        ("cfg!(t", "est)"),
     ]
     .map(|(a, b)| format!("{a}{b}"))
     .to_vec()
 }
 
 /// Paths in backticks on the architecture page that do not exist.
-pub fn missing_paths(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+pub(crate) fn missing_paths(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     page.split('`')
         .skip(1)
         .step_by(2)
@@ -41,6 +56,14 @@ pub fn missing_paths(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
 }
 
 fn is_path(word: &str) -> bool {
-    let starts = ["crates/", "xtask/", "docs/", "scripts/", "fixtures/", ".ci/", "charts/"];
+    let starts = [
+        "crates/",
+        "xtask/",
+        "docs/",
+        "scripts/",
+        "fixtures/",
+        ".ci/",
+        "charts/",
+    ];
     starts.iter().any(|start| word.starts_with(start)) && !word.contains([' ', '*', '<'])
 }
