@@ -141,10 +141,16 @@ impl DecideError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::Rails { source: BindError::MoreThanExist { .. }, .. } => {
+            Self::Rails {
+                source: BindError::MoreThanExist { .. },
+                ..
+            } => {
                 "see 'podrail topo' for the rails of this node, and why other ports are none".into()
             }
-            Self::Rails { source: BindError::NotEnoughFree { .. }, .. } => {
+            Self::Rails {
+                source: BindError::NotEnoughFree { .. },
+                ..
+            } => {
                 "see 'podrail status' for who holds rails and 'podrail topo' for their state".into()
             }
             Self::Rails { .. } => "see 'podrail topo' for the GPUs of this node".into(),
@@ -159,7 +165,10 @@ impl Attachment {
     /// How many rails share a root complex with the GPU that they serve.
     #[must_use]
     pub fn near(&self) -> usize {
-        self.rails.iter().filter(|rail| rail.distance.is_some_and(Level::is_near)).count()
+        self.rails
+            .iter()
+            .filter(|rail| rail.distance.is_some_and(Level::is_near))
+            .count()
     }
 }
 
@@ -176,21 +185,42 @@ pub fn decide(means: &Means<'_>, held: &Held, wish: &Wish) -> Result<Decision, D
         unusable: binding::unusable(means.topology),
         bound: held.bound.clone(),
     };
-    let own = Demand { gpus: wish.gpus.clone(), rails: wish.rails };
-    let choice = binding::bind(&node, &own, &[])
-        .map_err(|source| DecideError::Rails { sandbox: sandbox(), source })?;
+    let own = Demand {
+        gpus: wish.gpus.clone(),
+        rails: wish.rails,
+    };
+    let choice = binding::bind(&node, &own, &[]).map_err(|source| DecideError::Rails {
+        sandbox: sandbox(),
+        source,
+    })?;
     let chosen = &choice.own.rails;
-    let leases = ipam::allocate(means.pool, &held.addresses, held.cursors, chosen.len())
-        .map_err(|source| DecideError::Addresses { sandbox: sandbox(), source })?;
+    let leases = ipam::allocate(means.pool, &held.addresses, held.cursors, chosen.len()).map_err(
+        |source| DecideError::Addresses {
+            sandbox: sandbox(),
+            source,
+        },
+    )?;
     let rails: Vec<HeldRail> = chosen
         .iter()
         .zip(&leases.slots)
         .map(|(chosen, addresses)| held_rail(means, chosen, addresses))
         .collect::<Result<_, _>>()?;
     let plan = plan(means, wish, &rails)?;
-    let gpus = wish.gpus.iter().filter_map(|gpu| gpu_address(means.topology, *gpu)).collect();
-    let attachment = Attachment { gpus, rails, exact: choice.exact, plan };
-    Ok(Decision { attachment, cursors: leases.cursors })
+    let gpus = wish
+        .gpus
+        .iter()
+        .filter_map(|gpu| gpu_address(means.topology, *gpu))
+        .collect();
+    let attachment = Attachment {
+        gpus,
+        rails,
+        exact: choice.exact,
+        plan,
+    };
+    Ok(Decision {
+        attachment,
+        cursors: leases.cursors,
+    })
 }
 
 fn gpu_address(topology: &Topology, gpu: usize) -> Option<PciAddr> {
@@ -213,7 +243,10 @@ fn held_rail(
         rdma: rail.rdma.clone(),
         uverbs: rail.uverbs.clone(),
         interface: rail.index.default_interface(),
-        addresses: addresses.iter().filter_map(|address| with_prefix(means.pool, address)).collect(),
+        addresses: addresses
+            .iter()
+            .filter_map(|address| with_prefix(means.pool, address))
+            .collect(),
         gpu: serves.and_then(|served| gpu_address(means.topology, served.gpu)),
         distance: serves.map(|served| served.distance.level),
     })
@@ -225,9 +258,15 @@ fn with_prefix(pool: &Pool, address: IpAddr) -> Option<IpNet> {
 }
 
 fn plan(means: &Means<'_>, wish: &Wish, rails: &[HeldRail]) -> Result<AttachPlan, DecideError> {
-    let failed = |source| DecideError::Plan { sandbox: wish.sandbox.clone(), source };
-    let gateways: Vec<IpAddr> =
-        means.pool.families().filter_map(|family| means.pool.gateway(family)).collect();
+    let failed = |source| DecideError::Plan {
+        sandbox: wish.sandbox.clone(),
+        source,
+    };
+    let gateways: Vec<IpAddr> = means
+        .pool
+        .families()
+        .filter_map(|family| means.pool.gateway(family))
+        .collect();
     let attachments = rails
         .iter()
         .map(|rail| {
@@ -246,8 +285,12 @@ fn plan(means: &Means<'_>, wish: &Wish, rails: &[HeldRail]) -> Result<AttachPlan
             })
         })
         .collect::<Result<Vec<_>, DecideError>>()?;
-    AttachPlan::new(wish.sandbox.clone(), attachments, wish.previous_rp_filter.clone())
-        .map_err(failed)
+    AttachPlan::new(
+        wish.sandbox.clone(),
+        attachments,
+        wish.previous_rp_filter.clone(),
+    )
+    .map_err(failed)
 }
 
 #[cfg(test)]

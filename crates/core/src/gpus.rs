@@ -18,7 +18,11 @@ pub enum GpuRef {
 impl GpuRef {
     /// Reads any of the three forms.
     pub fn parse(text: &str) -> Result<Self, BadId> {
-        let index = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        let index = text
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| text.parse().ok())
+            .flatten();
         index
             .map(Self::Index)
             .or_else(|| GpuUuid::parse(text).ok().map(Self::Uuid))
@@ -73,7 +77,12 @@ fn list(known: &[PciAddr]) -> String {
         return "none".into();
     }
     let each = |(at, pci): (usize, &PciAddr)| format!("{at}: {pci}");
-    known.iter().enumerate().map(each).collect::<Vec<_>>().join(", ")
+    known
+        .iter()
+        .enumerate()
+        .map(each)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Positions of the named GPUs in [`Topology::gpus`], ascending.
@@ -93,7 +102,9 @@ pub fn resolve(topology: &Topology, wanted: &[GpuRef]) -> Result<Vec<usize>, Gpu
                 known: topology.gpus.iter().map(|gpu| gpu.path.function).collect(),
             })?;
         if found.contains(&position) {
-            return Err(GpuError::Twice { wanted: wanted.clone() });
+            return Err(GpuError::Twice {
+                wanted: wanted.clone(),
+            });
         }
         found.push(position);
     }
@@ -118,7 +129,10 @@ mod tests {
             uuid: GpuUuid::parse(&format!("GPU-{bus}")).ok(),
             model: None,
         };
-        Topology { gpus: vec![gpu("0f"), gpu("15")], ..Topology::default() }
+        Topology {
+            gpus: vec![gpu("0f"), gpu("15")],
+            ..Topology::default()
+        }
     }
 
     fn resolved(texts: &[&str]) -> Result<Vec<usize>, String> {
@@ -137,10 +151,19 @@ mod tests {
     #[test]
     fn unknown_doubled_and_nonsense() {
         let unknown = resolved(&["2"]).unwrap_err();
-        assert_eq!(unknown, "the node has no GPU 2; it has 0: 0000:0f:00.0, 1: 0000:15:00.0");
-        assert_eq!(resolved(&["0", "GPU-0f"]), Err("GPU GPU-0f is named twice".into()));
+        assert_eq!(
+            unknown,
+            "the node has no GPU 2; it has 0: 0000:0f:00.0, 1: 0000:15:00.0"
+        );
+        assert_eq!(
+            resolved(&["0", "GPU-0f"]),
+            Err("GPU GPU-0f is named twice".into())
+        );
         for text in ["", "x", "-1", "99999999999999999999999", "GPU-", "0000:0f"] {
-            assert!(resolved(&[text]).unwrap_err().starts_with("GPU "), "{text:?}");
+            assert!(
+                resolved(&[text]).unwrap_err().starts_with("GPU "),
+                "{text:?}"
+            );
         }
     }
 }

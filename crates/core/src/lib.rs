@@ -3,8 +3,8 @@
 //! Nothing here reads a file, a clock or the environment, and nothing is async. The edges (`host`,
 //! `netlink`, `store`, `attach`) bring facts in and carry plans out.
 
-pub mod binding;
 pub mod attachment;
+pub mod binding;
 pub mod config;
 pub mod gpus;
 pub mod ids;
