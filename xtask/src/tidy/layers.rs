@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::path::Path;
 
 /// Each crate and the crates of ours that it may use outside its tests.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("podrail-core", &[]),
     ("podrail-host", &["podrail-core"]),
     ("podrail-netlink", &["podrail-core"]),
@@ -21,7 +21,6 @@ const LAYERS: [(&str, &[&str]); 9] = [
             "podrail-attach",
         ],
     ),
-    ("podrail-testkit", &[]),
     ("podrail-lab", &["podrail-core"]),
     ("xtask", &["podrail-lab"]),
 ];

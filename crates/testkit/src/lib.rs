@@ -1,1 +1,0 @@
-//! Stand-ins and helpers of the tests.
