@@ -28,54 +28,36 @@ pub(super) struct Pattern {
 #[derive(Debug, Default)]
 pub(super) struct Distances(RefCell<BTreeMap<(usize, Counts), Cost>>);
 
-/// The patterns of one need, one after the other, cheapest first.
+/// What rails cost one need at certain prices.
 #[derive(Debug)]
-pub(super) struct Patterns<'a> {
-    problem: &'a Problem,
-    distances: &'a Distances,
-    place: usize,
-    /// Prices of the classes, per rail.
+pub(super) struct Menu {
+    /// What its takers pay in any case, and whatever else is to be added.
+    fixed: Cost,
+    /// What all else costs at least.
+    beside: Cost,
+    /// Price of a rail of each class.
     prices: Vec<Cost>,
-    splits: Vec<Table>,
     /// Cost of rails of each class, with the least that the distances can be.
     steps: Vec<Vec<Cost>>,
     /// Cheapest way to take so many rails from the classes from here on.
     tails: Vec<Vec<Option<Cost>>>,
-    open: BinaryHeap<Reverse<Open>>,
-    /// Beginnings and patterns that were looked at.
-    pub(super) effort: usize,
 }
 
-/// The beginning of a pattern, or a whole one.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Open {
-    /// A lower bound; for a whole pattern that was evaluated, its cost.
-    cost: Cost,
-    /// What is nearer to its end comes first.
-    todo: usize,
-    /// Early classes have the low rails, so much of them comes first.
-    counts: Reverse<Counts>,
-    /// Cost so far.
-    spent: Cost,
-    left: usize,
-    plain: Option<Cost>,
-}
-
-impl<'a> Patterns<'a> {
-    /// Those of the need at `place`.
+impl Menu {
+    /// That of the need at `place`.
     pub(super) fn of(
-        problem: &'a Problem,
-        distances: &'a Distances,
+        problem: &Problem,
         (standing, prices): (&Standing, &Prices),
         place: usize,
+        beside: Cost,
     ) -> Self {
         let none = Need::default();
         let need = problem.needs.get(place).unwrap_or(&none);
         let open = place.saturating_sub(standing.served());
         let paid = prices.takers.get(open).map_or(&[][..], Vec::as_slice);
-        let splits = standing.splits(place);
         let mut steps: Vec<Vec<Cost>> = vec![];
-        let classes = problem.classes.iter().zip(&prices.entry).zip(&splits);
+        let splits = standing.splits(place);
+        let classes = problem.classes.iter().zip(&prices.entry).zip(splits);
         for ((class, entry), split) in classes {
             let takers = need.takers().into_iter().zip(paid);
             let cost = |gpu| transport(class, gpu) * problem.parcel() + *entry;
@@ -97,77 +79,153 @@ impl<'a> Patterns<'a> {
             steps.push(counts.map(|k| missing * k).collect());
         }
         let prices = prices.entry.iter().map(|entry| *entry * problem.parcels());
+        Self {
+            fixed: paid * signed(need.rails),
+            beside,
+            prices: prices.collect(),
+            tails: tails(&steps, need.rails),
+            steps,
+        }
+    }
+
+    /// Lower bound for all patterns that begin like this and have so many rails to go.
+    fn bound(&self, counts: &[usize], left: usize) -> Option<Cost> {
+        let steps = self.steps.iter().zip(counts);
+        let spent = steps.filter_map(|(steps, count)| steps.get(*count).copied());
+        let tail = self
+            .tails
+            .get(counts.len())
+            .and_then(|tail| *tail.get(left)?)?;
+        Some(self.beside + self.fixed + spent.sum() + tail)
+    }
+
+    /// Lower bound for a pattern that costs so much apart from the prices.
+    fn whole(&self, counts: &[usize], apart: Cost) -> Cost {
+        let paid = self.prices.iter().zip(counts);
+        let paid = paid.map(|(price, count)| *price * signed(*count));
+        self.beside + apart + paid.sum()
+    }
+}
+
+/// The patterns of one need, one after the other, in the order of their lower bounds.
+#[derive(Debug)]
+pub(super) struct Patterns<'a> {
+    problem: &'a Problem,
+    distances: &'a Distances,
+    place: usize,
+    splits: Vec<Table>,
+    /// What the bounds come from; never empty.
+    menus: Vec<Menu>,
+    open: BinaryHeap<Reverse<Open>>,
+    /// Beginnings and patterns that were looked at.
+    pub(super) effort: usize,
+}
+
+/// The beginning of a pattern, or a whole one.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Open {
+    /// A lower bound.
+    bound: Cost,
+    /// What is nearer to its end comes first.
+    todo: usize,
+    /// Early classes have the low rails, so much of them comes first.
+    counts: Reverse<Counts>,
+    /// Rails to go.
+    left: usize,
+    /// Exact distance of a whole pattern.
+    plain: Option<Cost>,
+    /// How many menus the bound takes into account.
+    menus: usize,
+}
+
+impl<'a> Patterns<'a> {
+    /// Those of the need at `place`, in the order of a menu.
+    pub(super) fn of(
+        problem: &'a Problem,
+        distances: &'a Distances,
+        (standing, place): (&Standing, usize),
+        menu: Menu,
+    ) -> Self {
+        let rails = problem.needs.get(place).map_or(0, |need| need.rails);
         let mut patterns = Self {
             problem,
             distances,
             place,
-            prices: prices.collect(),
-            splits,
-            tails: tails(&steps, need.rails),
-            steps,
+            splits: standing.splits(place),
+            menus: vec![menu],
             open: BinaryHeap::new(),
             effort: 0,
         };
-        patterns.push(vec![], paid * signed(need.rails), need.rails);
+        patterns.push(vec![], rails, None);
         patterns
     }
 
-    /// The next pattern's cost.
+    /// Takes one more menu into account.
+    pub(super) fn add(&mut self, menu: Menu) {
+        self.menus.push(menu);
+    }
+
+    /// How many menus there are.
+    pub(super) fn menus(&self) -> usize {
+        self.menus.len()
+    }
+
+    /// The next pattern's lower bound.
     pub(super) fn least(&mut self) -> Option<Cost> {
         loop {
             let Reverse(open) = self.open.peek()?;
-            if open.plain.is_some() {
-                return Some(open.cost);
+            if open.plain.is_some() && open.menus == self.menus.len() {
+                return Some(open.bound);
             }
             self.refine();
         }
     }
 
-    fn push(&mut self, counts: Counts, spent: Cost, left: usize) {
-        let class = counts.len();
-        let tail = self.tails.get(class).and_then(|tail| *tail.get(left)?);
-        if let Some(tail) = tail {
+    fn push(&mut self, counts: Counts, left: usize, plain: Option<Cost>) {
+        let split = self.split(&counts);
+        let bound = |menu: &Menu| match plain {
+            Some(plain) => Some(menu.whole(&counts, plain + split)),
+            None => menu.bound(&counts, left),
+        };
+        // Where one menu knows no way to go on, there is none.
+        let bounds: Option<Vec<Cost>> = self.menus.iter().map(bound).collect();
+        let classes = self.menus.first().map_or(0, |menu| menu.steps.len());
+        if let Some(bound) = bounds.and_then(|bounds| bounds.into_iter().max()) {
             self.open.push(Reverse(Open {
-                cost: spent + tail,
-                todo: 1 + self.steps.len() - class,
+                bound,
+                todo: usize::from(plain.is_none()) + classes - counts.len(),
                 counts: Reverse(counts),
-                spent,
                 left,
-                plain: None,
+                plain,
+                menus: self.menus.len(),
             }));
         }
     }
 
-    /// Replaces the cheapest open entry by its continuations, or evaluates it.
+    /// Replaces the cheapest open entry by its continuations, or tells more about it.
     fn refine(&mut self) {
         let Some(Reverse(open)) = self.open.pop() else {
             return;
         };
         self.effort += 1;
         let Reverse(counts) = open.counts;
-        let Some(steps) = self.steps.get(counts.len()).cloned() else {
-            self.evaluate(counts);
+        if open.menus < self.menus.len() {
+            self.push(counts, open.left, open.plain);
+            return;
+        }
+        let steps = self
+            .menus
+            .first()
+            .and_then(|menu| menu.steps.get(counts.len()));
+        let Some(most) = steps.map(Vec::len) else {
+            let plain = self.distances.of(self.problem, self.place, &counts);
+            self.push(counts, open.left, Some(plain));
             return;
         };
-        for (count, cost) in steps.into_iter().enumerate().take(open.left + 1) {
+        for count in (0..most).take(open.left + 1) {
             let longer = counts.iter().copied().chain([count]).collect();
-            self.push(longer, open.spent + cost, open.left - count);
+            self.push(longer, open.left - count, None);
         }
-    }
-
-    fn evaluate(&mut self, counts: Counts) {
-        let plain = self.distances.of(self.problem, self.place, &counts);
-        let classes = self.prices.iter().zip(&counts);
-        let paid = classes.map(|(price, count)| *price * signed(*count));
-        let cost = plain + self.split(&counts) + paid.sum();
-        self.open.push(Reverse(Open {
-            cost,
-            todo: 0,
-            counts: Reverse(counts),
-            spent: cost,
-            left: 0,
-            plain: Some(plain),
-        }));
     }
 
     fn split(&self, counts: &[usize]) -> Cost {

@@ -30,9 +30,21 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// With some needs already served.
-    pub(super) fn of(problem: &Problem, standing: &Standing) -> Self {
-        let mut relaxed = Relaxed::new(problem, standing);
+    /// With some needs already served; with a limit, the first open need takes at most so many
+    /// rails of each class.
+    pub(super) fn of(problem: &Problem, standing: &Standing, limit: Option<&[usize]>) -> Self {
+        let room: Vec<usize> = standing.room().collect();
+        let mut relaxed = Relaxed::new(problem);
+        for (class, taken) in problem.classes.iter().zip(standing.taken()) {
+            relaxed.add_class(class, taken);
+        }
+        for (place, need) in problem.needs.iter().enumerate().skip(standing.served()) {
+            let limit = limit.filter(|_| place == standing.served());
+            relaxed.add_need(need, place == 0, limit.unwrap_or(&room));
+        }
+        for gpu in &problem.spare {
+            relaxed.add_spare(*gpu);
+        }
         relaxed.network.route(relaxed.source, relaxed.sink);
         let entries = relaxed.classes.iter().map(|class| class.entry);
         let references: Vec<usize> = entries.chain([relaxed.sink]).collect();
@@ -125,7 +137,6 @@ struct ClassNodes {
 
 struct Relaxed<'a> {
     problem: &'a Problem,
-    standing: &'a Standing,
     network: Network<Cost>,
     source: usize,
     sink: usize,
@@ -134,28 +145,17 @@ struct Relaxed<'a> {
 }
 
 impl<'a> Relaxed<'a> {
-    fn new(problem: &'a Problem, standing: &'a Standing) -> Self {
+    fn new(problem: &'a Problem) -> Self {
         let mut network = Network::default();
         let (source, sink) = (network.node(), network.node());
-        let mut relaxed = Self {
+        Self {
             problem,
-            standing,
             network,
             source,
             sink,
             classes: vec![],
             takers: vec![],
-        };
-        for (class, taken) in problem.classes.iter().zip(standing.taken()) {
-            relaxed.add_class(class, taken);
         }
-        for (place, need) in problem.needs.iter().enumerate().skip(standing.served()) {
-            relaxed.add_need(need, place == 0);
-        }
-        for gpu in &problem.spare {
-            relaxed.add_spare(*gpu);
-        }
-        relaxed
     }
 
     fn units(&self, count: usize) -> i64 {
@@ -175,7 +175,7 @@ impl<'a> Relaxed<'a> {
         self.classes.push(ClassNodes { entry, share });
     }
 
-    fn add_need(&mut self, need: &Need, own: bool) {
+    fn add_need(&mut self, need: &Need, own: bool, room: &[usize]) {
         let part = self.units(need.rails) / signed(need.parts());
         let free = Cost::default();
         let takers: Vec<usize> = need.takers().iter().map(|_| self.network.node()).collect();
@@ -186,9 +186,9 @@ impl<'a> Relaxed<'a> {
             self.network.arc((*taker, self.sink), UNLIMITED, unmet);
         }
         let classes = self.problem.classes.iter().zip(&self.classes);
-        for ((class, nodes), rails) in classes.zip(self.standing.room()) {
+        for ((class, nodes), rails) in classes.zip(room) {
             let gate = self.network.node();
-            let room = signed(rails) * self.problem.unit();
+            let room = signed(*rails) * self.problem.unit();
             self.network.arc((gate, nodes.entry), room, free);
             for (taker, gpu) in takers.iter().zip(need.takers()) {
                 let cost = transport(class, gpu);

@@ -2,7 +2,7 @@
 //! leave hope for a better plan than the best so far.
 
 use super::cost::Cost;
-use super::patterns::{Counts, Distances, Pattern, Patterns};
+use super::patterns::{Counts, Distances, Menu, Pattern, Patterns};
 use super::ports;
 use super::prices::{Prices, harm_of};
 use super::problem::{Problem, signed};
@@ -11,6 +11,12 @@ use std::collections::BTreeMap;
 
 /// Candidates after which the best plan so far is taken.
 const BOUND: usize = 200_000;
+
+/// What finding prices counts as, in candidates.
+const PRICING: usize = 50;
+
+/// How many sets of prices are kept at each step.
+const MENUS: usize = 16;
 
 /// The best plan, by class.
 #[derive(Debug)]
@@ -67,45 +73,52 @@ impl<'a> Search<'a> {
     }
 
     /// Tries all continuations of a plan that can be better than the best so far. `spent` is what
-    /// the pods that are served cost by themselves.
-    fn go(&mut self, spent: Cost, chosen: &mut Vec<Pattern>) {
+    /// the pods that are served cost by themselves. Returns a lower bound for all of them.
+    fn go(&mut self, spent: Cost, chosen: &mut Vec<Pattern>) -> Option<Cost> {
         if chosen.len() == self.problem.needs.len() {
-            self.weigh(chosen);
-            return;
+            return self.weigh(chosen);
         }
-        let Some((mut patterns, beside)) = self.prospects(chosen) else {
-            return;
-        };
+        let standing = Standing::after(self.problem, chosen, &mut self.tables);
+        let menu = self.menu(&standing, None)?;
+        let here = (&standing, chosen.len());
+        let mut patterns = Patterns::of(self.problem, self.distances, here, menu);
+        let bound = spent + patterns.least()?;
         while let Some(least) = patterns.least() {
             self.effort += std::mem::take(&mut patterns.effort);
-            if self.is_hopeless(spent + least + beside) || self.is_spent() {
-                return;
+            if self.is_hopeless(spent + least) || self.is_spent() {
+                break;
             }
             let Some(pattern) = patterns.next() else {
-                return;
+                break;
             };
-            let spent = spent + pattern.plain + pattern.split;
+            let spent_then = spent + pattern.plain + pattern.split;
             chosen.push(pattern);
-            self.go(spent, chosen);
-            chosen.pop();
+            let found = self.go(spent_then, chosen);
+            let tried = chosen.pop();
+            let worse = found.is_none_or(|found| priceable(found) > priceable(spent + least));
+            if let Some(tried) = tried.filter(|_| worse && patterns.menus() < MENUS)
+                && let Some(menu) = self.menu(&standing, Some(&tried.counts))
+            {
+                patterns.add(menu);
+            }
         }
+        Some(bound)
     }
 
-    /// Patterns of the next need, and the least that all else costs, with what the plan so far
-    /// leaves.
-    fn prospects(&mut self, chosen: &[Pattern]) -> Option<(Patterns<'a>, Cost)> {
-        let standing = Standing::after(self.problem, chosen, &mut self.tables);
-        let prices = Prices::of(self.problem, &standing);
-        let here = (&standing, &prices);
-        let place = chosen.len();
-        let next = Patterns::of(self.problem, self.distances, here, place);
+    /// The menu of the first open need. Near a pattern that proved worse than its bound, prices as
+    /// if there was no other tell what is wrong with all of its kind.
+    fn menu(&mut self, standing: &Standing, near: Option<&[usize]>) -> Option<Menu> {
+        self.effort += PRICING;
+        let prices = Prices::of(self.problem, standing, near);
+        let (here, first) = ((standing, &prices), standing.served());
         let mut beside = prices.base;
-        for place in place + 1..self.problem.needs.len() {
-            let mut patterns = Patterns::of(self.problem, self.distances, here, place);
+        for place in first + 1..self.problem.needs.len() {
+            let menu = Menu::of(self.problem, here, place, Cost::default());
+            let mut patterns = Patterns::of(self.problem, self.distances, (standing, place), menu);
             beside = beside + patterns.least()?;
             self.effort += patterns.effort;
         }
-        Some((next, beside))
+        Some(Menu::of(self.problem, here, first, beside))
     }
 
     fn is_hopeless(&self, bound: Cost) -> bool {
@@ -120,16 +133,13 @@ impl<'a> Search<'a> {
     }
 
     /// The exact cost of a plan; keeps it if it is the best.
-    fn weigh(&mut self, chosen: &[Pattern]) {
+    fn weigh(&mut self, chosen: &[Pattern]) -> Option<Cost> {
         let mut cost: Cost = chosen.iter().map(|pattern| pattern.plain).sum();
         let mut left = vec![];
         for (place, class) in self.problem.classes.iter().enumerate() {
             let key = key(chosen, place);
             left.push(class.shares().saturating_sub(key.1.iter().sum()));
-            match self.deal(key) {
-                Some(dealt) => cost = cost + dealt,
-                None => return,
-            }
+            cost = cost + self.deal(key)?;
         }
         cost = cost + self.harm(left);
         if !self.is_hopeless(cost) {
@@ -139,6 +149,7 @@ impl<'a> Search<'a> {
                 .map(|pattern| pattern.counts.clone())
                 .collect();
         }
+        Some(cost)
     }
 
     fn deal(&mut self, (place, mut wants): Key) -> Option<Cost> {
@@ -164,6 +175,16 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let known = self.harms.entry(left);
         *known.or_insert_with_key(|left| harm_of(problem, left))
+    }
+}
+
+/// The part of a cost that prices know.
+fn priceable(cost: Cost) -> Cost {
+    Cost {
+        split: 0,
+        broken: 0,
+        order: 0,
+        ..cost
     }
 }
 
