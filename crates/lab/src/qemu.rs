@@ -38,9 +38,9 @@ pub(crate) struct Launch<'a> {
 
 /// Each word for a reason: `reboot=t` and `panic=-1` end QEMU when the kernel dies (`-no-reboot`);
 /// self-tests, mitigations, the delay-loop and TSC calibrations and port services cost seconds
-/// under emulation; `nokaslr` keeps addresses in a kept console readable.
+/// under emulation, as does routing legacy interrupts by ACPI (all devices have MSI-X); `nokaslr` keeps addresses in a kept console readable.
 const KERNEL: &str = "console=ttyS0 panic=-1 reboot=t mitigations=off nokaslr quiet \
-                      cryptomgr.notests pcie_ports=compat tsc=reliable no_timer_check lpj=4000000";
+                      cryptomgr.notests pcie_ports=compat acpi=noirq tsc=reliable no_timer_check lpj=4000000";
 
 /// The arguments after the program's name.
 pub(crate) fn arguments(shape: &Shape, launch: &Launch<'_>) -> Vec<String> {
@@ -189,12 +189,15 @@ impl Arguments {
                 ""
             };
             // Two functions of one slot are a dual-port NIC. No backend: nothing is on the wire.
+            // Event descriptors only
+            // serve other threads, and each costs QEMU a rebuild of its memory map.
             // A second node would give `netdev=` here.
             self.option(
                 "-device",
                 format!(
                     "virtio-net-pci,id=n{bus:02x}f{function},bus={port},addr=0x0.{function},\
-                     mac=08:c0:eb:00:01:{number:02x},disable-legacy=on,romfile={many}"
+                     mac=08:c0:eb:00:01:{number:02x},disable-legacy=on,ioeventfd=off,\
+                     romfile={many}"
                 ),
             );
         }
@@ -230,7 +233,7 @@ impl Arguments {
         );
         self.option(
             "-device",
-            "virtio-serial-pci,id=serial,bus=pcie.0,addr=0x1d,disable-legacy=on",
+            "virtio-serial-pci,id=serial,bus=pcie.0,addr=0x1d,disable-legacy=on,ioeventfd=off",
         );
         self.option(
             "-device",

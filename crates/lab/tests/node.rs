@@ -151,6 +151,10 @@ fn b4_8_is_the_posts_node_and_runs_commands() {
     check_files(&lab);
     check_background(&lab);
     check_pods(&lab);
+    // The command that was late has kept the console.
+    let kept = lab.console_path();
+    drop(lab);
+    std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
 }
 
 fn check_commands(lab: &Lab) {
