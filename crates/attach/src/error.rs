@@ -1,6 +1,6 @@
 //! What can go wrong while rails are attached or taken away, and what to do about it.
 
-use podrail_core::ids::{IfName, RailIndex};
+use podrail_core::ids::{IfName, RailIndex, SandboxId};
 use podrail_netlink::{Errno, NetNsError, NetlinkError, Refusal};
 use std::io;
 use std::path::PathBuf;
@@ -17,10 +17,12 @@ pub enum AttachError {
         problem: Problem,
     },
     /// A step failed; everything before it was undone, except what `left` lists.
-    #[error("cannot attach rail {rail} as {child}{}", left_in_words(left))]
+    #[error("cannot attach rail {rail} ({parent}) as {child}{}", left_in_words(left))]
     Step {
         /// The rail whose step failed.
         rail: RailIndex,
+        /// Its interface on the host.
+        parent: IfName,
         /// Its child.
         child: IfName,
         /// What could not be undone.
@@ -90,6 +92,14 @@ pub enum Problem {
     /// The name is taken in the pod.
     #[error("the namespace has an interface {0} already")]
     NameTaken(IfName),
+    /// The name is taken in the pod by a rail of another sandbox.
+    #[error("the namespace has the interface {child} of {} already", owner_in_words(sandbox.as_ref()))]
+    OfOther {
+        /// The name.
+        child: IfName,
+        /// Who made it; none if it was killed before it could say so.
+        sandbox: Option<SandboxId>,
+    },
     /// The namespace is the one of the rails themselves.
     #[error("the namespace is the host's own")]
     HostNamespace,
@@ -109,6 +119,9 @@ impl Problem {
             Self::OtherMode { .. } => "IPvlan's mode is one per parent and RoCE needs L2",
             Self::NameTaken(_) => {
                 "another program made it (Multus?): remove it, or let only one of them attach rails"
+            }
+            Self::OfOther { .. } => {
+                "run 'podrail detach' for that sandbox first ('podrail status' lists them)"
             }
             Self::HostNamespace => "give the pod's or job's own namespace (ip netns add <name>)",
         }
@@ -135,6 +148,9 @@ pub enum UndoFailure {
         /// What the system said.
         source: io::Error,
     },
+    /// A fault that a test asked for.
+    #[error("fault injected at {0}")]
+    Injected(String),
 }
 
 /// Teardown went on to its end, and these steps failed.
@@ -158,6 +174,19 @@ impl AttachError {
         }
     }
 
+    /// Whether the kernel's answer means that the node, or this rail of it, cannot have IPvlan
+    /// children as it is.
+    #[must_use]
+    pub fn node_is_not_ready(&self) -> bool {
+        match self {
+            Self::NotPossible { .. } => true,
+            Self::Step { source, .. } => {
+                matches!(source.errno(), Some(Errno::EOPNOTSUPP | Errno::EBUSY))
+            }
+            _ => false,
+        }
+    }
+
     /// The next step for whoever meets this.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
@@ -173,7 +202,9 @@ impl AttachError {
 
 fn step_hint(refusal: &Refusal) -> Option<&'static str> {
     match refusal.errno()? {
-        Errno::EOPNOTSUPP => Some("this kernel lacks IPvlan: load it with 'modprobe ipvlan'"),
+        Errno::EOPNOTSUPP => Some(
+            "this kernel lacks IPvlan: 'modprobe ipvlan', or install the kernel's modules package",
+        ),
         Errno::EBUSY => Some(
             "something else uses the rail's interface: a macvlan of another pod, or a bond or bridge",
         ),
@@ -182,6 +213,13 @@ fn step_hint(refusal: &Refusal) -> Option<&'static str> {
         }
         Errno::EEXIST => Some("another program made the same object: see 'ip link', 'ip rule'"),
         _ => None,
+    }
+}
+
+fn owner_in_words(sandbox: Option<&SandboxId>) -> String {
+    match sandbox {
+        Some(sandbox) => format!("sandbox {sandbox}"),
+        None => "another sandbox, whose attach was killed,".into(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Looks at the host and the namespace before the first effect.
 
 use crate::error::{AttachError, Problem};
-use podrail_core::ids::IfName;
-use podrail_core::plan::{AttachPlan, RailAttachment};
+use podrail_core::ids::{IfName, SandboxId};
+use podrail_core::plan::{Alias, AttachPlan, RailAttachment, is_link_group};
 use podrail_netlink::{IpvlanMode, Link, Rtnl};
 use std::num::NonZeroU32;
 
@@ -92,12 +92,28 @@ fn refuse_neighbour(parent: &IfName, child: &Link) -> Result<(), Problem> {
 
 fn name_is_free(rail: &RailAttachment, links: &[Link]) -> Result<(), Problem> {
     let name = rail.child.as_str();
-    let taken = links
-        .iter()
-        .any(|link| link.name == name || link.altnames.iter().any(|n| n == name));
-    if taken {
-        Err(Problem::NameTaken(rail.child.clone()))
-    } else {
-        Ok(())
+    let taken = |link: &&Link| link.name == name || link.altnames.iter().any(|n| n == name);
+    let child = rail.child.clone();
+    match links.iter().find(taken) {
+        None => Ok(()),
+        Some(link) => Err(match rail_of(link) {
+            Some(sandbox) => Problem::OfOther { child, sandbox },
+            None => Problem::NameTaken(child),
+        }),
+    }
+}
+
+/// Whether a link is a rail of ours, and of which sandbox as far as that can be told.
+#[expect(
+    clippy::option_option,
+    reason = "no rail; a rail of nobody; a rail of somebody"
+)]
+fn rail_of(link: &Link) -> Option<Option<SandboxId>> {
+    link.ipvlan?;
+    let alias = link.alias.as_deref().map(Alias::parse);
+    match alias {
+        Some(Ok(alias)) => Some(Some(alias.sandbox)),
+        None if is_link_group(link.group) => Some(None),
+        _ => None,
     }
 }

@@ -85,7 +85,9 @@ impl<'a> Run<'a> {
         let mut left = Vec::new();
         for undo in self.undo.into_iter().rev() {
             match undo {
-                Undo::Restore(sysctl) => left.extend(teardown::restore(self.pod, sysctl).err()),
+                Undo::Restore(sysctl) => {
+                    left.extend(teardown::restore(sysctl, &self.plan.sandbox, self.pod).err());
+                }
                 Undo::Remove(target) => left.extend(teardown::remove(&target, self.pod).failures),
             }
         }
@@ -279,6 +281,7 @@ fn error(stop: Stop<'_>, left: Vec<UndoFailure>) -> AttachError {
     match stop {
         Stop::Refused(rail, source) => AttachError::Step {
             rail: rail.rail,
+            parent: rail.parent.clone(),
             child: rail.child.clone(),
             left,
             source,

@@ -5,7 +5,7 @@ use crate::faults;
 use crate::steps::new_rules;
 use crate::sysctl;
 use podrail_core::ids::SandboxId;
-use podrail_core::plan::{Alias, AttachPlan, ROUTE_PROTOCOL, Sysctl, link_group};
+use podrail_core::plan::{Alias, AttachPlan, ROUTE_PROTOCOL, Sysctl, is_link_group, link_group};
 use podrail_netlink::{Family, Group, Link, NetNs, Request, Rtnl, Rule, SourceRule};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -63,9 +63,10 @@ pub(crate) struct Removal {
 /// [`TeardownError`] with everything that is left.
 pub fn detach(target: &Target, pod: &NetNs) -> Result<usize, TeardownError> {
     let mut removal = remove(target, pod);
-    if removal.failures.is_empty() && is_empty_of_rails(pod) {
+    if removal.failures.is_empty() {
         for sysctl in &target.sysctls {
-            removal.failures.extend(restore(pod, sysctl).err());
+            let restored = restore(sysctl, &target.sandbox, pod);
+            removal.failures.extend(restored.err());
         }
     }
     match removal.failures {
@@ -109,16 +110,17 @@ fn remove_or_fail(target: &Target, pod: &NetNs) -> Result<Removal, UndoFailure> 
         requests.truncate(number + 1);
     }
     let answers = inside.apply(&requests);
-    if let Some((number, action)) = fault {
-        faults::strike(action, "remove", number);
-    }
+    let injected = fault.map(|(number, action)| faults::strike(action, "remove", number));
     let failed = answers
         .into_iter()
         .filter_map(Result::err)
         .filter(|r| !r.is_already_gone());
     Ok(Removal {
         links: count,
-        failures: failed.map(UndoFailure::from).collect(),
+        failures: failed
+            .map(UndoFailure::from)
+            .chain(injected.map(UndoFailure::Injected))
+            .collect(),
     })
 }
 
@@ -223,26 +225,34 @@ fn own_rule(rule: &Rule, target: &Target, addresses: &BTreeSet<IpAddr>) -> Optio
     (addresses.contains(&from) && rule.is(&candidate)).then_some(candidate)
 }
 
-/// No child of any sandbox is left in the namespace.
-fn is_empty_of_rails(pod: &NetNs) -> bool {
-    let links = Rtnl::open_in(pod).and_then(|mut inside| inside.links());
-    links.is_ok_and(|links| {
-        !links.iter().any(|link| {
-            link.alias
-                .as_deref()
-                .is_some_and(|a| Alias::parse(a).is_ok())
-        })
-    })
-}
-
-/// Sets a namespace-wide setting back to what it was.
-pub(crate) fn restore(pod: &NetNs, sysctl: &Sysctl) -> Result<(), UndoFailure> {
+/// Sets a namespace-wide setting back to what it was, unless rails of another sandbox are in the
+/// namespace, half-made ones included: they need it, and whoever goes last sets it back.
+///
+/// Only a value that differs is written: where `/proc/sys` is read-only, what could not be set
+/// needs no undo.
+pub(crate) fn restore(sysctl: &Sysctl, of: &SandboxId, pod: &NetNs) -> Result<(), UndoFailure> {
     let Some(previous) = &sysctl.previous else {
         return Ok(());
     };
+    if crate::read_sysctl(pod, &sysctl.path)?.as_ref() == Some(previous) || needed(of, pod)? {
+        return Ok(());
+    }
     pod.run(|| sysctl::write(sysctl, previous))?
         .map_err(|source| UndoFailure::Sysctl {
             path: sysctl::file(&sysctl.path),
             source,
         })
+}
+
+/// Whether a rail of another sandbox than this one is in the namespace.
+fn needed(but: &SandboxId, pod: &NetNs) -> Result<bool, UndoFailure> {
+    let links = Rtnl::open_in(pod)?.links()?;
+    let is_rail = |link: &Link| match link.alias.as_deref() {
+        Some(alias) => Alias::parse(alias).is_ok(),
+        None => is_link_group(link.group),
+    };
+    let others = links
+        .iter()
+        .filter(|link| link.ipvlan.is_some() && owner(link, but) == Owner::Other);
+    Ok(others.into_iter().any(is_rail))
 }

@@ -265,6 +265,12 @@ pub fn link_group(sandbox: &SandboxId) -> u32 {
     0x5000_0000 | (hash & 0x0fff_ffff)
 }
 
+/// Whether a link group is one of ours, whichever sandbox it is of.
+#[must_use]
+pub fn is_link_group(group: u32) -> bool {
+    group & !0x0fff_ffff == 0x5000_0000
+}
+
 /// Alias of a child, `podrail:<sandbox>:<rail>`: how an orphan tells whose it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alias {

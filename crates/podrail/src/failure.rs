@@ -272,7 +272,7 @@ fn reserve_hint(error: &ReserveError<DecideError>) -> Option<String> {
 fn attach_exit(error: &AttachError) -> Exit {
     match error {
         AttachError::NotPossible {
-            problem: Problem::NameTaken(_),
+            problem: Problem::NameTaken(_) | Problem::OfOther { .. },
             ..
         } => Exit::Conflict,
         AttachError::NotPossible { .. } => Exit::NotReady,

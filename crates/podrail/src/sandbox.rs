@@ -8,7 +8,8 @@ use podrail_core::ids::SandboxId;
 use podrail_core::ipam::PoolName;
 use podrail_core::plan::link_group;
 use podrail_core::topology::Topology;
-use podrail_store::{Binding, Snapshot, State, Store};
+use podrail_netlink::NetNs;
+use podrail_store::{Binding, NetnsId, Snapshot, State, Store};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -195,6 +196,17 @@ pub fn open_state(path: &Path) -> Result<Store, Failure> {
         crate::output::note(&format!("{path} had mode {mode:o}; it is 600 now"));
     }
     Ok(opened.store)
+}
+
+/// Identity of a namespace, as the state file has it. The kernel uses numbers again: another id is
+/// another namespace, an equal one most likely the same.
+#[must_use]
+pub fn netns_id(netns: &NetNs) -> NetnsId {
+    let id = netns.id();
+    NetnsId {
+        dev: id.device,
+        ino: id.inode,
+    }
 }
 
 /// Whether a binding was attached to its end.

@@ -168,12 +168,16 @@ pub struct Binding {
 pub struct Holding {
     /// The sandbox.
     pub sandbox: SandboxId,
+    /// Its network namespace, where it could be looked at.
+    pub netns_id: Option<NetnsId>,
     /// How far it has come.
     pub state: State,
     /// Its GPUs.
     pub gpus: Vec<PciAddr>,
     /// Its shares of rails.
     pub rails: Vec<BoundRail>,
+    /// The plan as it was decided.
+    pub plan: String,
 }
 
 /// Everything that a choice has to respect.
@@ -208,9 +212,11 @@ impl Holding {
     fn of(binding: &Binding) -> Self {
         Self {
             sandbox: binding.request.sandbox.clone(),
+            netns_id: binding.request.netns_id,
             state: binding.state,
             gpus: binding.request.gpus.clone(),
             rails: binding.rails.clone(),
+            plan: binding.plan.clone(),
         }
     }
 }

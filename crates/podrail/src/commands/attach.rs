@@ -1,25 +1,26 @@
 //! `podrail attach`: rails for given GPUs, into a network namespace.
 
 use crate::cli::{AttachArgs, Format};
-use crate::failure::Failure;
+use crate::failure::{Failure, in_words};
 use crate::node;
 use crate::output::{note, print, print_json};
-use crate::sandbox::{Lock, Shown, attachment, held, is_ready, open_state};
+use crate::sandbox::{Lock, Shown, attachment, held, is_ready, netns_id, open_state};
 use crate::settings::Settings;
 use crate::view;
-use podrail_attach::{differences, faults, read_sysctl};
+use podrail_attach::{Target, detach, differences, faults, read_sysctl};
 use podrail_core::attachment::{Attachment, DecideError, Means, Wish, decide};
 use podrail_core::gpus::{self, GpuRef};
 use podrail_core::ids::SandboxId;
 use podrail_core::ipam::Pool;
 use podrail_host::Discovery;
 use podrail_netlink::NetNs;
-use podrail_store::{
-    Binding, BoundRail, Decision, Lease, NetnsId, Request, Reserved, Snapshot, Store,
-};
+use podrail_store::{Binding, BoundRail, Decision, Lease, Request, Snapshot, State, Store};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The setting of a whole namespace that an attachment changes.
+const RP_FILTER: &str = "net/ipv4/conf/all/rp_filter";
 
 /// Everything that was checked before the first effect.
 struct Job<'a> {
@@ -27,7 +28,9 @@ struct Job<'a> {
     pool: &'a Pool,
     node: Discovery,
     netns: NetNs,
-    wish: Wish,
+    /// Positions among the node's GPUs.
+    gpus: Vec<usize>,
+    rails: u16,
     request: Request,
 }
 
@@ -48,21 +51,15 @@ pub(super) fn run(args: &AttachArgs) -> Result<(), Failure> {
     let netns = open_netns(args)?;
     let node = node::discover(&args.node, &settings)?;
     node::require_ready(&node.node)?;
-    let positions = gpus::resolve(&node.topology, &wanted)?;
-    let previous_rp_filter = read_sysctl(&netns, "net/ipv4/conf/all/rp_filter")?;
-    let wish = Wish {
-        sandbox,
-        gpus: positions,
-        rails: args.rails,
-        previous_rp_filter,
-    };
-    let request = request(args, &wish, &node, &netns);
+    let gpus = gpus::resolve(&node.topology, &wanted)?;
+    let request = request(args, sandbox, &gpus, (&node, &netns));
     let job = Job {
         settings: &settings,
         pool,
         node,
         netns,
-        wish,
+        gpus,
+        rails: args.rails,
         request,
     };
     let shown = Shown::of(&carry_out(args, &job)?)?;
@@ -82,23 +79,23 @@ fn open_netns(args: &AttachArgs) -> Result<NetNs, Failure> {
     Ok(netns)
 }
 
-fn request(args: &AttachArgs, wish: &Wish, node: &Discovery, netns: &NetNs) -> Request {
-    let gpus: Vec<_> = wish
-        .gpus
+fn request(
+    args: &AttachArgs,
+    sandbox: SandboxId,
+    gpus: &[usize],
+    (node, netns): (&Discovery, &NetNs),
+) -> Request {
+    let gpus: Vec<_> = gpus
         .iter()
         .filter_map(|gpu| node.topology.gpus.get(*gpu))
         .map(|gpu| gpu.path.function)
         .collect();
     let path = args.netns.to_string_lossy().into_owned();
-    let id = netns.id();
     Request {
-        sandbox: wish.sandbox.clone(),
-        fingerprint: json!({ "netns": path, "gpus": gpus, "rails": wish.rails }).to_string(),
+        sandbox,
+        fingerprint: json!({ "netns": path, "gpus": gpus, "rails": args.rails }).to_string(),
         netns: path,
-        netns_id: Some(NetnsId {
-            dev: id.device,
-            ino: id.inode,
-        }),
+        netns_id: Some(netns_id(netns)),
         gpus,
         at: now(),
     }
@@ -111,35 +108,36 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Reserve, attach, mark ready; a fault on the way frees what was reserved.
+/// Reserve, then attach; a fault on the way takes all back.
 fn carry_out(args: &AttachArgs, job: &Job<'_>) -> Result<Binding, Failure> {
-    let sandbox = &job.wish.sandbox;
+    let sandbox = &job.request.sandbox;
     let _lock = Lock::take(&args.state.state, sandbox)?;
     let mut store = open_state(&args.state.state)?;
     let reserved = store.reserve(&job.request, |snapshot| decision(job, snapshot))?;
-    let binding = reserved.binding();
-    let attachment = attachment(binding)?;
+    let mut binding = reserved.binding().clone();
+    let attachment = attachment(&binding)?;
     if binding.request.netns_id != job.request.netns_id {
         let (path, sandbox) = (args.netns.clone(), sandbox.to_string());
         return Err(Failure::NetnsReplaced { path, sandbox });
     }
-    faults::reach("reserved", 0).map_err(Failure::Injected)?;
-    if is_ready(binding) && stands(&attachment, &job.netns)? {
-        return Ok(binding.clone());
+    if is_ready(&binding) && stands(&attachment, &job.netns)? {
+        return Ok(binding);
     }
-    if let Err(error) = podrail_attach::attach(&attachment.plan, &job.netns) {
-        give_back(&mut store, &reserved, &error)?;
-        return Err(error.into());
+    if let Err(failure) = establish(&mut store, &attachment, job) {
+        give_back(&mut store, &attachment, job, &failure);
+        return Err(failure);
     }
-    faults::reach("attached", 0).map_err(Failure::Injected)?;
-    store.mark_ready(sandbox)?;
     faults::reach("ready", 0).map_err(Failure::Injected)?;
-    Ok(reserved.binding().clone()).map(ready)
+    binding.state = State::Ready;
+    Ok(binding)
 }
 
-fn ready(mut binding: Binding) -> Binding {
-    binding.state = podrail_store::State::Ready;
-    binding
+/// Attach, mark ready.
+fn establish(store: &mut Store, attachment: &Attachment, job: &Job<'_>) -> Result<(), Failure> {
+    faults::reach("reserved", 0).map_err(Failure::Injected)?;
+    podrail_attach::attach(&attachment.plan, &job.netns)?;
+    faults::reach("attached", 0).map_err(Failure::Injected)?;
+    Ok(store.mark_ready(&job.request.sandbox)?)
 }
 
 /// Whether what was attached earlier is still whole; says what is not.
@@ -151,19 +149,46 @@ fn stands(attachment: &Attachment, netns: &NetNs) -> Result<bool, Failure> {
     Ok(differences.is_empty())
 }
 
-/// Frees the reservation if nothing of it can be in the kernel any more. What could not be undone
-/// stays reserved, so that no other sandbox gets an address that is still up.
-fn give_back(
-    store: &mut Store,
-    reserved: &Reserved,
-    error: &podrail_attach::AttachError,
-) -> Result<(), Failure> {
-    if error.left_something() {
+/// Takes back what is in the kernel, then the reservation. What could not be undone stays reserved,
+/// so that no other sandbox gets an address that is still up. A second failure is said here: the
+/// first one is the command's.
+fn give_back(store: &mut Store, attachment: &Attachment, job: &Job<'_>, failure: &Failure) {
+    let undone = match failure {
+        // It has undone what it did, or says what it could not.
+        Failure::Attach(error) => !error.left_something(),
+        _ => match detach(&Target::of(&attachment.plan), &job.netns) {
+            Ok(_) => true,
+            Err(error) => {
+                note(&in_words(&error.into()));
+                false
+            }
+        },
+    };
+    if !undone {
         note("the rails stay reserved: run 'podrail detach' for this id");
-        return Ok(());
+        return;
     }
-    store.release(&reserved.binding().request.sandbox)?;
-    Ok(())
+    if let Err(error) = store.release(&job.request.sandbox) {
+        note(&in_words(&error.into()));
+    }
+}
+
+/// `net.ipv4.conf.all.rp_filter` before any rail came into the namespace: what it says now, unless
+/// it is another sandbox there that has set it. To be asked while no sandbox can come or go.
+fn previous_rp_filter(job: &Job<'_>, snapshot: &Snapshot) -> Option<String> {
+    // The namespace has been entered before; should it fail now, so will the attachment.
+    let now = read_sysctl(&job.netns, RP_FILTER).ok().flatten();
+    let here = snapshot
+        .holdings
+        .iter()
+        .filter(|holding| holding.netns_id == job.request.netns_id);
+    let settings = here
+        .filter_map(|holding| serde_json::from_str::<Attachment>(&holding.plan).ok())
+        .flat_map(|attachment| attachment.plan.namespace_sysctls);
+    settings
+        .filter(|sysctl| sysctl.path == RP_FILTER && now.as_ref() == Some(&sysctl.value))
+        .find_map(|sysctl| sysctl.previous)
+        .or(now)
 }
 
 fn decision(job: &Job<'_>, snapshot: &Snapshot) -> Result<Decision, DecideError> {
@@ -174,7 +199,13 @@ fn decision(job: &Job<'_>, snapshot: &Snapshot) -> Result<Decision, DecideError>
         pool: job.pool,
     };
     let held = held(snapshot, topology, job.pool.name());
-    let decided = decide(&means, &held, &job.wish)?;
+    let wish = Wish {
+        sandbox: job.request.sandbox.clone(),
+        gpus: job.gpus.clone(),
+        rails: job.rails,
+        previous_rp_filter: previous_rp_filter(job, snapshot),
+    };
+    let decided = decide(&means, &held, &wish)?;
     let attachment = &decided.attachment;
     let leases = attachment.rails.iter().flat_map(|rail| {
         rail.addresses.iter().map(|net| Lease {

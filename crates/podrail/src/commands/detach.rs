@@ -3,13 +3,13 @@
 use crate::cli::{DetachArgs, Format};
 use crate::failure::Failure;
 use crate::output::{note, print, print_json};
-use crate::sandbox::{Lock, attachment, open_state};
+use crate::sandbox::{Lock, attachment, netns_id, open_state};
 use podrail_attach::{Target, detach, faults};
 use podrail_core::ids::SandboxId;
 use podrail_netlink::{NetNs, NetNsError};
 use podrail_store::{Binding, Released};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs the command.
 ///
@@ -31,16 +31,29 @@ pub(super) fn run(args: &DetachArgs) -> Result<(), Failure> {
     say(args, &sandbox, links, &released)
 }
 
-/// The namespace to clean: the given one, or the one that was attached; none if it is gone.
+/// The namespace to clean, by the given path or by the one that was attached; none if it is gone.
 fn namespace(args: &DetachArgs, binding: Option<&Binding>) -> Result<Option<NetNs>, Failure> {
     let attached = binding.map(|binding| PathBuf::from(&binding.request.netns));
-    let Some(path) = args.netns.clone().or(attached) else {
-        return Ok(None);
-    };
-    match NetNs::open(&path) {
+    for path in args.netns.iter().chain(&attached) {
+        let Some(netns) = open(path)? else { continue };
+        match binding.and_then(|binding| binding.request.netns_id) {
+            // A path may be used again for another namespace, which is none of our business.
+            Some(id) if id != netns_id(&netns) => note(&format!(
+                "{} is not the namespace that {} was attached to: left alone",
+                path.display(),
+                args.id
+            )),
+            _ => return Ok(Some(netns)),
+        }
+    }
+    Ok(None)
+}
+
+/// The namespace at a path; none if there is none any more: its children went with it.
+fn open(path: &Path) -> Result<Option<NetNs>, Failure> {
+    match NetNs::open(path) {
         Ok(netns) if netns.id() == NetNs::current()?.id() => Ok(None),
         Ok(netns) => Ok(Some(netns)),
-        // Its children went with it.
         Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
