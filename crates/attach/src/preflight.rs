@@ -93,27 +93,21 @@ fn refuse_neighbour(parent: &IfName, child: &Link) -> Result<(), Problem> {
 fn name_is_free(rail: &RailAttachment, links: &[Link]) -> Result<(), Problem> {
     let name = rail.child.as_str();
     let taken = |link: &&Link| link.name == name || link.altnames.iter().any(|n| n == name);
-    let child = rail.child.clone();
     match links.iter().find(taken) {
         None => Ok(()),
-        Some(link) => Err(match rail_of(link) {
-            Some(sandbox) => Problem::OfOther { child, sandbox },
-            None => Problem::NameTaken(child),
-        }),
+        Some(link) => Err(clash(rail.child.clone(), link)),
     }
 }
 
-/// Whether a link is a rail of ours, and of which sandbox as far as that can be told.
-#[expect(
-    clippy::option_option,
-    reason = "no rail; a rail of nobody; a rail of somebody"
-)]
-fn rail_of(link: &Link) -> Option<Option<SandboxId>> {
-    link.ipvlan?;
-    let alias = link.alias.as_deref().map(Alias::parse);
-    match alias {
-        Some(Ok(alias)) => Some(Some(alias.sandbox)),
-        None if is_link_group(link.group) => Some(None),
-        _ => None,
+/// Whose the link is that has the name, as far as that can be told.
+fn clash(child: IfName, link: &Link) -> Problem {
+    let sandbox = match link.alias.as_deref().map(Alias::parse) {
+        Some(Ok(alias)) => Some(alias.sandbox),
+        None if is_link_group(link.group) => None,
+        _ => return Problem::NameTaken(child),
+    };
+    if link.ipvlan.is_none() {
+        return Problem::NameTaken(child);
     }
+    Problem::OfOther { child, sandbox }
 }
