@@ -206,7 +206,8 @@ pub enum BindError {
     /// The rails exist and are held or unusable.
     #[error(
         "{asked} rails asked for, {free} can be had: held by {}; unusable: {}",
-        list(.holders, "x "), list(.unusable, ": ")
+        list(.holders, |(count, holder)| format!("{count}x {holder}")),
+        list(.unusable, |(rail, reason)| format!("rail {rail}: {reason}"))
     )]
     NotEnoughFree {
         /// Rails asked for.
@@ -234,14 +235,11 @@ pub enum BindError {
     },
 }
 
-fn list<A: std::fmt::Display, B: std::fmt::Display>(pairs: &[(A, B)], between: &str) -> String {
-    if pairs.is_empty() {
+fn list<T>(entries: &[T], in_words: impl Fn(&T) -> String) -> String {
+    if entries.is_empty() {
         return "none".to_owned();
     }
-    let texts: Vec<String> = pairs
-        .iter()
-        .map(|(a, b)| format!("{a}{between}{b}"))
-        .collect();
+    let texts: Vec<String> = entries.iter().map(in_words).collect();
     texts.join(", ")
 }
 

@@ -46,8 +46,11 @@ impl Prices {
             relaxed.add_spare(*gpu);
         }
         relaxed.network.route(relaxed.source, relaxed.sink);
-        let entries = relaxed.classes.iter().map(|class| class.entry);
-        let references: Vec<usize> = entries.chain([relaxed.sink]).collect();
+        let references: Vec<usize> = match limit {
+            // What a rail less would save: how far the pattern is from one that costs less.
+            Some(_) => vec![relaxed.sink; problem.classes.len() + 1],
+            None => relaxed.references().collect(),
+        };
         let prices = relaxed.network.prices(relaxed.sink, &references);
         let price = |node: &usize| prices.get(*node).copied().unwrap_or_default();
         let legal = |node: &usize| price(node).max(Cost::default());
@@ -156,6 +159,11 @@ impl<'a> Relaxed<'a> {
             classes: vec![],
             takers: vec![],
         }
+    }
+
+    fn references(&self) -> impl Iterator<Item = usize> {
+        let entries = self.classes.iter().map(|class| class.entry);
+        entries.chain([self.sink])
     }
 
     fn units(&self, count: usize) -> i64 {
