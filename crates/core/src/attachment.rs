@@ -148,6 +148,14 @@ impl DecideError {
                 "see 'podrail topo' for the rails of this node, and why other ports are none".into()
             }
             Self::Rails {
+                source: BindError::NotEnoughFree { unusable, .. },
+                ..
+            } if !unusable.is_empty() => {
+                "make the unusable rails usable ('podrail topo' shows the interface of each), or \
+                 ask for fewer rails"
+                    .into()
+            }
+            Self::Rails {
                 source: BindError::NotEnoughFree { .. },
                 ..
             } => {

@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// The end of `podrail --help`; `docs/exit-codes.md` has the same list with next steps.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or the check passed
@@ -13,7 +14,7 @@ Exit codes:
   4  not enough free rails or addresses
   5  in conflict with what is attached already (same id, other arguments; a name that is taken)
   6  the node is not ready for rails (RDMA mode, IPvlan, a rail that is down or in use)
-  7  the network namespace is missing or is none
+  7  the network namespace is missing, is none, or may not be entered
   8  the state file cannot be used
   9  the kernel refused a step; what was done has been undone";
 

@@ -28,7 +28,7 @@ pub enum Exit {
     Conflict = 5,
     /// The node is not ready for rails.
     NotReady = 6,
-    /// The network namespace is missing or is none.
+    /// The network namespace is missing, is none, or may not be entered.
     Namespace = 7,
     /// The state file cannot be used.
     State = 8,
@@ -45,6 +45,9 @@ pub enum Failure {
     /// A text of the command line is no id.
     #[error(transparent)]
     Id(#[from] BadId),
+    /// A text of the command line names no GPU.
+    #[error(transparent)]
+    GpuName(BadId),
     /// A GPU that the node does not have.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -112,6 +115,9 @@ pub enum Failure {
     /// The state file cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The wish cannot be met.
+    #[error(transparent)]
+    Decide(Box<DecideError>),
     /// Rails could not be reserved.
     #[error(transparent)]
     Reserve(Box<ReserveError<DecideError>>),
@@ -152,6 +158,8 @@ impl From<ReserveError<DecideError>> for Failure {
     fn from(error: ReserveError<DecideError>) -> Self {
         match error {
             ReserveError::Store(error) => Self::Store(error),
+            // It says itself for which sandbox.
+            ReserveError::Decide { source, .. } => Self::Decide(Box::new(source)),
             other => Self::Reserve(Box::new(other)),
         }
     }
@@ -170,7 +178,7 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Check => Exit::Check,
-            Self::Id(_) | Self::Gpu(_) => Exit::Usage,
+            Self::Id(_) | Self::GpuName(_) | Self::Gpu(_) => Exit::Usage,
             Self::ConfigRead { .. }
             | Self::ConfigSyntax { .. }
             | Self::ConfigFaults { .. }
@@ -180,6 +188,7 @@ impl Failure {
             Self::NetNs(_) | Self::HostNamespace { .. } => Exit::Namespace,
             Self::NetnsReplaced { .. } => Exit::Conflict,
             Self::Store(_) | Self::BadPlan { .. } | Self::Lock { .. } => Exit::State,
+            Self::Decide(error) => decide_exit(error),
             Self::Reserve(error) => reserve_exit(error),
             Self::Attach(error) => attach_exit(error),
             Self::Netlink(_)
@@ -194,8 +203,9 @@ impl Failure {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Id(_) | Self::Check | Self::Injected(_) | Self::Output(_) => return None,
-            Self::Gpu(_) => "see 'podrail topo' for the GPUs of this node",
+            Self::Check | Self::Injected(_) | Self::Output(_) => return None,
+            Self::Id(_) => "give the same --id to attach and detach, such as slurm-17",
+            Self::GpuName(_) | Self::Gpu(_) => "see 'podrail topo' for the GPUs of this node",
             Self::ConfigRead { .. } => "give a readable file with --config, or none",
             Self::ConfigSyntax { .. } | Self::ConfigFaults { .. } => {
                 "see docs/configuration.md for all fields"
@@ -215,9 +225,10 @@ impl Failure {
             }
             Self::Netlink(_) | Self::Teardown(_) => "run this on the host as root, and try again",
             Self::Store(error) => return Some(error.hint()),
+            Self::Decide(error) => return Some(error.hint()),
             Self::Reserve(error) => return reserve_hint(error),
             Self::BadPlan { .. } => "keep the state file for a report, and detach this id",
-            Self::Lock { .. } => "run this as root; if it stays so, see who holds the lock (fuser)",
+            Self::Lock { .. } => "run this on the host as root",
             Self::Attach(error) => return error.hint().map(str::to_owned),
             Self::Limits(_) => "is /proc mounted here?",
         };
@@ -277,6 +288,10 @@ fn attach_exit(error: &AttachError) -> Exit {
         } => Exit::Conflict,
         AttachError::NotPossible { .. } => Exit::NotReady,
         AttachError::NetNs(_) => Exit::Namespace,
+        // Found out by trying, and undone: as if it had been seen before.
+        AttachError::Step { .. } if error.node_is_not_ready() && !error.left_something() => {
+            Exit::NotReady
+        }
         _ => Exit::Kernel,
     }
 }
@@ -285,7 +300,8 @@ fn netns_hint(error: &NetNsError) -> &'static str {
     match error {
         NetNsError::Missing { .. } => "see 'ip netns' or /proc/<pid>/ns/net for the right path",
         NetNsError::NotANetNs { .. } => {
-            "the file may be left over from a namespace that is gone (a reboot): make a new one"
+            "see 'ip netns' or /proc/<pid>/ns/net for the right path; a plain file may be left over \
+             from a namespace that is gone (a reboot): make a new one"
         }
         _ => "run this on the host as root",
     }
@@ -296,8 +312,14 @@ fn netns_hint(error: &NetNsError) -> &'static str {
 pub fn in_words(failure: &Failure) -> String {
     let mut text = format!("error: {failure}");
     let mut cause = std::error::Error::source(failure);
+    let mut last = String::new();
     while let Some(error) = cause {
-        text.push_str(&format!("\n  because: {error}"));
+        let words = error.to_string();
+        // SQLite's errors say the same on two layers.
+        if last.is_empty() || !words.ends_with(&last) {
+            text.push_str(&format!("\n  because: {words}"));
+            last = words;
+        }
         cause = error.source();
     }
     if let Some(hint) = failure.hint() {

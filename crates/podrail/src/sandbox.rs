@@ -9,7 +9,7 @@ use podrail_core::ipam::PoolName;
 use podrail_core::plan::link_group;
 use podrail_core::topology::Topology;
 use podrail_netlink::NetNs;
-use podrail_store::{Binding, NetnsId, Snapshot, State, Store};
+use podrail_store::{Binding, NetnsId, Snapshot, State, Store, StoreError};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -32,13 +32,20 @@ impl Lock {
     /// that they do not pile up. Two sandboxes may share one and then wait for each other.
     ///
     /// # Errors
-    /// The file cannot be made or locked.
+    /// The state file cannot be where it is to be, so nothing is made there; or the lock's file
+    /// cannot be made or locked.
     pub fn take(state: &Path, sandbox: &SandboxId) -> Result<Self, Failure> {
-        let failed = |source| Failure::Lock {
-            sandbox: sandbox.to_string(),
-            source,
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => Failure::Store(StoreError::ReadOnly {
+                path: state.to_owned(),
+                source: None,
+            }),
+            _ => Failure::Lock {
+                sandbox: sandbox.to_string(),
+                source,
+            },
         };
-        let dir = state.parent().unwrap_or(Path::new(".")).join("locks");
+        let dir = Store::directory(state)?.join("locks");
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)

@@ -34,7 +34,8 @@ impl Settings {
         let file = path.clone().unwrap_or_else(|| DEFAULT_PATH.into());
         let document = serde_saphyr::from_str(&text).map_err(|error| Failure::ConfigSyntax {
             path: file.clone(),
-            text: error.to_string(),
+            // Its own first word would stand in the middle of our line.
+            text: error.to_string().trim_start_matches("error: ").to_owned(),
         })?;
         let checked = Config::from_document(document).and_then(|config| check(config, args));
         let (config, selectors, pool) =

@@ -24,6 +24,14 @@ pub(crate) struct Prepared {
     pub(crate) loose: Option<u32>,
 }
 
+/// Makes the directory where it is missing; refuses it, or the file in it, where that is not safe.
+pub(crate) fn directory(given: &Path) -> Result<PathBuf, StoreError> {
+    let (parent, name) = split(given)?;
+    let parent = own_directory(&parent)?;
+    find(&parent.join(name))?;
+    Ok(parent)
+}
+
 /// Makes directory and file where they are missing, and refuses what is not safe to use.
 pub(crate) fn prepare(given: &Path) -> Result<Prepared, StoreError> {
     let (parent, name) = split(given)?;

@@ -59,6 +59,15 @@ impl Store {
         })
     }
 
+    /// The directory of a state file, without links: made if it is missing, refused if it or the
+    /// file is not safe to use. For what has to lie beside the file.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; no file was made.
+    pub fn directory(path: &Path) -> Result<PathBuf, StoreError> {
+        file::directory(path)
+    }
+
     /// Reads the whole state without changing or making any file; no file is an empty state.
     ///
     /// # Errors

@@ -45,7 +45,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<(), Failure> {
         .gpus
         .iter()
         .map(|g| GpuRef::parse(g))
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<_, _>>()
+        .map_err(Failure::GpuName)?;
     let settings = Settings::load(&args.node)?;
     let pool = settings.pool()?;
     let netns = open_netns(args)?;
