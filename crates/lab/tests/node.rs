@@ -3,11 +3,18 @@
 //! A boot costs about ten seconds of CPU, so each test checks much on one node. Without the assets
 //! these tests are skipped, and fail in CI.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: a panic is the failure"
+)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use podrail_lab::testing::{assets_or_skip, lab_with_or_skip};
-use podrail_lab::{Builder, Lab, LabError, Port, Shape, Status};
+use podrail_lab::{Builder, Lab, LabError, Port, Shape, Status, TerminalSize};
 use serde_json::Value;
 
 fn agent(builder: Builder) -> Builder {
@@ -218,6 +225,16 @@ fn check_background(lab: &Lab) {
     lab.sh(&alive).unwrap();
     server.signal(15).unwrap();
     assert_eq!(server.wait().unwrap().status, Status::Signal(15));
+    let terminal = lab.cmd(["bash", "-c", "tty; stty size; exit 6"]);
+    let output = terminal
+        .terminal(TerminalSize {
+            rows: 30,
+            columns: 99,
+        })
+        .run()
+        .unwrap();
+    assert_eq!(output.status, Status::Code(6));
+    assert_eq!(output.text().replace('\r', ""), "/dev/pts/0\n30 99");
     let late = lab
         .cmd(["sleep", "50"])
         .timeout(Duration::from_millis(300))

@@ -34,8 +34,13 @@ pub(super) fn run(
     }
     let mut command = command(start)?;
     let (done, all_done) = channel();
+    let way = Way {
+        port: port.clone(),
+        id,
+        done,
+    };
     let (mut child, pumps) = match start.terminal {
-        Some(window) => on_terminal(command, window, port, id, input, &done)?,
+        Some(window) => on_terminal(command, window, &way, input)?,
         None => {
             command
                 .stdin(Stdio::piped())
@@ -45,10 +50,10 @@ pub(super) fn run(
                 .process_group(0)
                 .spawn()
                 .map_err(spawn_trouble(start))?;
-            on_pipes(child, port, id, input, &done)
+            on_pipes(child, &way, input)
         }
     };
-    drop(done);
+    drop(way);
     port.started(id, child.id());
     let status = child.wait().map_err(Trouble::at("wait"))?;
     let deadline = Instant::now() + GRACE;
@@ -89,23 +94,17 @@ fn spawn_trouble(start: &Start) -> impl FnOnce(io::Error) -> Trouble {
     ))
 }
 
-fn on_pipes(
-    mut child: Child,
-    port: &Port,
-    id: u64,
-    input: Receiver<Vec<u8>>,
-    done: &Sender<()>,
-) -> (Child, usize) {
+fn on_pipes(mut child: Child, way: &Way, input: Receiver<Vec<u8>>) -> (Child, usize) {
     if let Some(stdin) = child.stdin.take() {
         feed(stdin, input);
     }
     let mut pumps = 0;
     if let Some(stdout) = child.stdout.take() {
-        pump(stdout, port, id, What::Stdout, done);
+        way.pump(stdout, What::Stdout);
         pumps += 1;
     }
     if let Some(stderr) = child.stderr.take() {
-        pump(stderr, port, id, What::Stderr, done);
+        way.pump(stderr, What::Stderr);
         pumps += 1;
     }
     (child, pumps)
@@ -114,10 +113,8 @@ fn on_pipes(
 fn on_terminal(
     mut command: Command,
     window: Window,
-    port: &Port,
-    id: u64,
+    way: &Way,
     input: Receiver<Vec<u8>>,
-    done: &Sender<()>,
 ) -> Result<(Child, usize), Trouble> {
     let size = Winsize {
         ws_row: window.rows,
@@ -135,7 +132,7 @@ fn on_terminal(
     // The command holds copies of the terminal; the last one must go for the reader to see an end.
     drop(command);
     feed(File::from(end(&pair.master)?), input);
-    pump(File::from(pair.master), port, id, What::Stdout, done);
+    way.pump(File::from(pair.master), What::Stdout);
     Ok((child, 1))
 }
 
@@ -150,21 +147,32 @@ fn feed(mut to: impl Write + Send + 'static, input: Receiver<Vec<u8>>) {
     });
 }
 
-/// Copies output to the host until it ends; a terminal ends with an error (EIO).
-fn pump(mut from: impl Read + Send + 'static, port: &Port, id: u64, what: What, done: &Sender<()>) {
-    let (port, done) = (port.clone(), done.clone());
-    thread::spawn(move || {
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            match from.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => port.send(id, what.clone(), buffer.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
+/// Where a process's output goes, and who is told when it ends.
+struct Way {
+    port: Port,
+    id: u64,
+    done: Sender<()>,
+}
+
+impl Way {
+    /// Copies output to the host until it ends; a terminal ends with an error (EIO).
+    fn pump(&self, mut from: impl Read + Send + 'static, what: What) {
+        let (port, id, done) = (self.port.clone(), self.id, self.done.clone());
+        thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            loop {
+                match from.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(count) => {
+                        port.send(id, what.clone(), buffer.get(..count).unwrap_or_default());
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
             }
-        }
-        let _ = done.send(());
-    });
+            let _ = done.send(());
+        });
+    }
 }
 
 fn status_of(status: ExitStatus) -> Status {
