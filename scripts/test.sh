@@ -19,11 +19,11 @@ cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
 step "dependencies: licences, duplicates, sources (advisories need a database that is not reachable offline)"
 scripts/deny.sh
 
+step "generated files are fresh"
+cargo xtask gen --check
+
 step "unit and property tests"
 cargo test --quiet --workspace --exclude podrail-lab
-
-step "programs for the lab"
-cargo build --quiet --package podrail --features faults --bin podrail
 
 step "lab: virtual rail nodes"
 cargo test --package podrail-lab

@@ -1,6 +1,7 @@
 //! The project's own chores.
 
 mod demo;
+mod generate;
 mod lab;
 mod tidy;
 
@@ -17,6 +18,8 @@ enum Task {
     Lab(lab::Command),
     /// Show the main job: two jobs on one virtual node, each with the rails next to its GPUs.
     Demo,
+    /// Write the files that are generated from the program (--check: compare only).
+    Gen(generate::Options),
     /// Check the house rules: layers, sizes, purposes, paths.
     Tidy,
 }
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Lab(command) => lab::run(command),
         Task::Demo => demo::run(),
+        Task::Gen(options) => generate::run(&options),
         Task::Tidy => tidy::run(),
     };
     outcome.unwrap_or_else(|error| {
