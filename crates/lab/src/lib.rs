@@ -6,8 +6,8 @@
 //! vendor ids (it has 1af4 and 1234), GPU class 0302 (0380 here), RoCE v1 GIDs, DOCA-OFED's zeroed
 //! GIDs, bandwidth.
 //!
-//! Reading order: [`shape`] (what) -> [`qemu`] and [`plan`] (rendered) -> [`assets`] (from where) ->
-//! [`machine`] (boot and use) -> [`agent`] (the other end, in the guest) -> [`testing`].
+//! Reading order: `shape` (what) -> `qemu` and `plan` (rendered) -> `assets` (from where) ->
+//! `machine` (boot and use) -> `agent` (the other end, in the guest) -> `testing`.
 
 mod error;
 mod shape;

@@ -191,8 +191,6 @@ impl Drop for Lab {
         self.emulator.stop();
         let failed = std::thread::panicking() || self.keep.load(Ordering::Relaxed);
         if let (true, Some(dir)) = (failed, self.dir.take()) {
-            // The initramfs is large and tells nothing.
-            drop(fs::remove_file(dir.path().join(initrd::FILE)));
             eprintln!(
                 "lab {}: console kept in {}",
                 self.shape.name,

@@ -148,6 +148,9 @@ impl Builder {
         let deadline = started + limit;
         let connected = Client::accept(&listener, &emulator, deadline)
             .and_then(|client| client.wait_ready(deadline).map(|report| (client, report)));
+        // QEMU read it when it started. It is large, tells nothing, and would stay behind if the
+        // test process were killed.
+        drop(fs::remove_file(&initrd));
         match connected {
             Ok((client, report)) => Ok(Lab {
                 client,
@@ -170,7 +173,6 @@ fn failed_boot(emulator: Emulator, dir: TempDir, fault: BootFault) -> LabError {
     };
     let complaint = emulator.complaint();
     drop(emulator);
-    drop(fs::remove_file(dir.path().join(initrd::FILE)));
     let console = dir.keep().join("console");
     let text = format!("{}{complaint}", read_console(&console));
     LabError::Boot {

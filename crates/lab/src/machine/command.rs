@@ -1,6 +1,5 @@
 //! Commands in the guest: one at a time, in the background, in a network namespace.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -69,7 +68,7 @@ pub struct Process<'a> {
     conversation: Conversation,
     limit: Duration,
     pid: i32,
-    printed: Mutex<Output>,
+    printed: Output,
     ended: bool,
 }
 
@@ -192,7 +191,6 @@ impl<'a> Cmd<'a> {
             stdout: Vec::new(),
             stderr: Vec::new(),
         };
-        let printed = Mutex::new(printed);
         Ok(Process {
             lab,
             command,
@@ -304,11 +302,7 @@ impl Process<'_> {
     pub fn wait_for_output(&mut self, text: &str) -> Result<(), LabError> {
         let deadline = Instant::now() + self.limit;
         loop {
-            let seen = self
-                .printed
-                .get_mut()
-                .map(|printed| printed.text().contains(text));
-            if seen.unwrap_or(false) {
+            if self.printed.text().contains(text) {
                 return Ok(());
             }
             if let Some(output) = self.step(deadline, &mut |_, _| {})? {
@@ -351,10 +345,7 @@ impl Process<'_> {
     ) -> Result<Option<Output>, LabError> {
         let event = self.conversation.next(deadline, self.limit);
         let (what, body) = event.map_err(|fault| self.lab.explain(fault, &self.command))?;
-        let printed = self
-            .printed
-            .get_mut()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let printed = &mut self.printed;
         match what {
             What::Stdout => {
                 see(Stream::Stdout, &body);

@@ -13,7 +13,7 @@ use crate::error::LabError;
 use crate::plan::{MODULES_PATH, NodePlan, PLAN_PATH};
 
 /// The file in the lab's folder.
-pub(super) const FILE: &str = "initrd";
+const FILE: &str = "initrd";
 
 /// The archive of what this lab adds to the base.
 pub(super) fn own_files(
