@@ -6,7 +6,7 @@
 use crate::binding::{self, BindError, Bound, Chosen, Demand, Node};
 use crate::config::RailSettings;
 use crate::ids::{IfName, PciAddr, RailIndex, RdmaName, SandboxId};
-use crate::ipam::{self, Addresses, Cursors, Exhausted, Family, Pool};
+use crate::ipam::{self, Addresses, Cursors, Exhausted, Family, History, Pool};
 use crate::plan::{AttachPlan, PlanError, RailAttachment};
 use crate::topology::{Level, Rail, Topology};
 use ipnet::IpNet;
@@ -45,7 +45,9 @@ pub struct Held {
     pub bound: Vec<Bound>,
     /// Leased addresses.
     pub addresses: BTreeSet<IpAddr>,
-    /// Where round robin stands.
+    /// Addresses that are free again, the oldest release first.
+    pub freed: Vec<IpAddr>,
+    /// Where the pool's first round stands.
     pub cursors: Cursors,
 }
 
@@ -94,7 +96,7 @@ pub struct HeldRail {
 pub struct Decision {
     /// The result.
     pub attachment: Attachment,
-    /// Where round robin stands now.
+    /// Where the pool's first round stands now.
     pub cursors: Cursors,
 }
 
@@ -169,6 +171,16 @@ impl DecideError {
     }
 }
 
+impl Held {
+    fn history(&self) -> History<'_> {
+        History {
+            used: &self.addresses,
+            freed: &self.freed,
+            cursors: self.cursors,
+        }
+    }
+}
+
 impl Attachment {
     /// How many rails share a root complex with the GPU that they serve.
     #[must_use]
@@ -202,12 +214,12 @@ pub fn decide(means: &Means<'_>, held: &Held, wish: &Wish) -> Result<Decision, D
         source,
     })?;
     let chosen = &choice.own.rails;
-    let leases = ipam::allocate(means.pool, &held.addresses, held.cursors, chosen.len()).map_err(
-        |source| DecideError::Addresses {
+    let leases = ipam::allocate(means.pool, held.history(), chosen.len()).map_err(|source| {
+        DecideError::Addresses {
             sandbox: sandbox(),
             source,
-        },
-    )?;
+        }
+    })?;
     let rails: Vec<HeldRail> = chosen
         .iter()
         .zip(&leases.slots)

@@ -3,14 +3,15 @@
 //! Blocks lie as NVIDIA's IPAM lays them: one after the other from the first usable address, so
 //! that block 0 of `10.239.255.0/24` in blocks of 32 is `.1` to `.32`, and 7 blocks fit. Network
 //! and broadcast addresses, the subnet-router anycast address (IPv6), gateways and exclusions are
-//! never handed out. Deliberately absent: who holds what, and until when. The store knows that.
+//! never handed out. Deliberately absent: who holds what, until when, and what was freed in which
+//! order. The store knows that.
 
 mod allocate;
 mod check;
 mod name;
 mod span;
 
-pub use allocate::{Addresses, Allocation, Cursors, Exhausted, allocate};
+pub use allocate::{Addresses, Allocation, Cursors, Exhausted, History, allocate};
 pub use name::PoolName;
 
 use crate::config::{Faults, PoolSettings};

@@ -182,6 +182,7 @@ pub fn held(snapshot: &Snapshot, topology: &Topology, pool: &PoolName) -> Held {
     Held {
         bound: bound.collect(),
         addresses: snapshot.used.clone(),
+        freed: snapshot.freed.clone(),
         cursors: snapshot.cursors(pool),
     }
 }

@@ -1,5 +1,5 @@
 //! The state of a node in one SQLite file: who holds which shares of which rails, and which
-//! addresses.
+//! addresses; and in which order addresses were freed.
 //!
 //! Each public function is one transaction. The constraints that matter (a share of a rail and an
 //! address belong to one sandbox) are in the database, so no process can get around them.

@@ -8,6 +8,7 @@ use podrail_core::ids::SandboxId;
 use podrail_core::ipam::{Cursors, PoolName};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ const READING: &str = "reading it";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadOnly {
     bindings: Vec<Binding>,
+    freed: Vec<IpAddr>,
     cursors: BTreeMap<PoolName, Cursors>,
 }
 
@@ -41,7 +43,7 @@ impl ReadOnly {
     /// What a choice would have to respect.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(&self.bindings, self.cursors.clone())
+        Snapshot::new(&self.bindings, self.freed.clone(), self.cursors.clone())
     }
 
     pub(crate) fn load(given: &Path) -> Result<Self, StoreError> {
@@ -101,6 +103,7 @@ fn read(path: &Path, options: &str) -> Result<ReadOnly, StoreError> {
 fn state(conn: &Connection) -> rusqlite::Result<ReadOnly> {
     Ok(ReadOnly {
         bindings: rows::bindings(conn)?,
+        freed: rows::freed(conn)?,
         cursors: rows::cursors(conn)?,
     })
 }

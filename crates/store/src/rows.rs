@@ -1,7 +1,9 @@
 //! Rows of the database to values and back; each value is parsed again when it is read.
 
+mod freed;
 mod write;
-pub(crate) use write::{Refused, decision, delete, enter_boot, mark_ready};
+pub(crate) use freed::freed;
+pub(crate) use write::{Refused, decision, enter_boot, free, mark_ready};
 
 use crate::types::{Binding, BoundRail, Lease, NetnsId, Request, State};
 use podrail_core::ids::{PciAddr, RailIndex, SandboxId};
@@ -30,7 +32,7 @@ pub(crate) fn bindings(conn: &Connection) -> rusqlite::Result<Vec<Binding>> {
     some_bindings(conn, None)
 }
 
-/// Where each pool's round robin stands.
+/// Where each pool's first round stands.
 pub(crate) fn cursors(conn: &Connection) -> rusqlite::Result<BTreeMap<PoolName, Cursors>> {
     let mut found = BTreeMap::<PoolName, Cursors>::new();
     let mut query = conn.prepare("SELECT pool, address FROM cursors")?;

@@ -140,6 +140,7 @@ impl Store {
     ///
     /// # Guarantees
     /// Twice: the second time there is nothing. Half-way: all is freed or nothing.
+    /// The order of releases is kept, see [`Snapshot::freed`].
     ///
     /// # Errors
     /// The store failed.
@@ -150,7 +151,7 @@ impl Store {
         let Some(binding) = rows::binding(&tx, sandbox).map_err(fail)? else {
             return Ok(Released::Nothing);
         };
-        rows::delete(&tx, sandbox).map_err(fail)?;
+        rows::free(&tx, &binding).map_err(fail)?;
         tx.commit().map_err(fail)?;
         Ok(Released::Freed(Box::new(binding)))
     }
@@ -247,5 +248,9 @@ fn same_request<E: std::error::Error + 'static>(
 
 fn snapshot(conn: &Connection) -> rusqlite::Result<Snapshot> {
     let bindings = rows::bindings(conn)?;
-    Ok(Snapshot::new(&bindings, rows::cursors(conn)?))
+    Ok(Snapshot::new(
+        &bindings,
+        rows::freed(conn)?,
+        rows::cursors(conn)?,
+    ))
 }

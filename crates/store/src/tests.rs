@@ -4,6 +4,7 @@ mod basics;
 mod crash;
 mod damage;
 mod files;
+mod freed;
 mod model;
 mod parallel;
 
@@ -108,7 +109,7 @@ impl Node {
             return Err(NoRails::Rails);
         }
         let name = self.pool.name();
-        let found = ipam::allocate(&self.pool, &held.used, held.cursors(name), count);
+        let found = ipam::allocate(&self.pool, held.history(name), count);
         let found = found.map_err(NoRails::Addresses)?;
         let leases = rails.iter().zip(&found.slots).flat_map(|(rail, slot)| {
             slot.iter().map(|address| Lease {

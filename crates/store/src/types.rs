@@ -1,7 +1,7 @@
 //! What the store holds, as values.
 
 use podrail_core::ids::{BadId, IfName, PciAddr, RailIndex, SandboxId};
-use podrail_core::ipam::{Cursors, PoolName};
+use podrail_core::ipam::{Cursors, History, PoolName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -116,7 +116,7 @@ pub struct Decision {
     pub rails: Vec<BoundRail>,
     /// Addresses, at most one of each family for a rail.
     pub leases: Vec<Lease>,
-    /// Where the pools' round robin stands afterwards; pools left out keep theirs.
+    /// Where the pools' first rounds stand afterwards; pools left out keep theirs.
     pub cursors: BTreeMap<PoolName, Cursors>,
     /// All that is needed to attach and to undo, as text (JSON); the store does not look into it.
     pub plan: String,
@@ -187,24 +187,42 @@ pub struct Snapshot {
     pub holdings: Vec<Holding>,
     /// Every leased address, of all pools.
     pub used: BTreeSet<IpAddr>,
-    /// Where each pool's round robin stands.
+    /// Every address that was leased and is free, of all pools: the oldest release first. Of each
+    /// pool and family the newest 4096 releases are remembered.
+    pub freed: Vec<IpAddr>,
+    /// Where each pool's first round stands.
     pub cursors: BTreeMap<PoolName, Cursors>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(bindings: &[Binding], cursors: BTreeMap<PoolName, Cursors>) -> Self {
+    pub(crate) fn new(
+        bindings: &[Binding],
+        freed: Vec<IpAddr>,
+        cursors: BTreeMap<PoolName, Cursors>,
+    ) -> Self {
         let leases = bindings.iter().flat_map(|binding| &binding.leases);
         Self {
             used: leases.map(|lease| lease.address).collect(),
             holdings: bindings.iter().map(Holding::of).collect(),
+            freed,
             cursors,
         }
     }
 
-    /// Where the round robin of a pool stands.
+    /// Where the first round of a pool stands.
     #[must_use]
     pub fn cursors(&self, pool: &PoolName) -> Cursors {
         self.cursors.get(pool).copied().unwrap_or_default()
+    }
+
+    /// What became of addresses so far, as a choice from this pool needs it.
+    #[must_use]
+    pub fn history(&self, pool: &PoolName) -> History<'_> {
+        History {
+            used: &self.used,
+            freed: &self.freed,
+            cursors: self.cursors(pool),
+        }
     }
 }
 

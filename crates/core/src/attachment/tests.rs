@@ -123,7 +123,7 @@ fn a_gpu_gets_its_own_roots_rails_with_an_address_of_each_family() {
 }
 
 #[test]
-fn what_is_held_is_not_given_again() {
+fn what_is_held_is_not_given_again_and_what_was_freed_waits() {
     let held = Held {
         bound: vec![Bound {
             sandbox: SandboxId::parse("other").unwrap(),
@@ -131,6 +131,7 @@ fn what_is_held_is_not_given_again() {
             rails: vec![RailIndex(2), RailIndex(3)],
         }],
         addresses: BTreeSet::from(["10.239.255.1".parse().unwrap()]),
+        freed: vec!["10.239.255.2".parse().unwrap()],
         cursors: Cursors::default(),
     };
     let settings = RailSettings::default();
@@ -143,7 +144,7 @@ fn what_is_held_is_not_given_again() {
         (first.netdev.as_str(), first.distance),
         ("rdma0", Some(Level::Numa))
     );
-    assert_eq!(first.addresses[0].to_string(), "10.239.255.2/24");
+    assert_eq!(first.addresses[0].to_string(), "10.239.255.3/24");
     let error = decided(&settings, &held, &wish(&[1], 3)).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("2x other"), "{cause}");

@@ -1,17 +1,30 @@
-//! Round robin over a node's block.
+//! Strict round robin over a node's block: what was never issued comes first, then what was freed,
+//! the oldest release first.
 
 use super::span::{Bits, Span};
 use super::{Family, Half, Pool, PoolName};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The address that was issued last, by family.
+/// The address that was issued last of those that counted as never issued, by family.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursors {
-    /// Last IPv4 address issued.
+    /// The IPv4 address.
     pub v4: Option<Ipv4Addr>,
-    /// Last IPv6 address issued.
+    /// The IPv6 address.
     pub v6: Option<Ipv6Addr>,
+}
+
+/// What became of the addresses so far.
+#[derive(Debug, Clone, Copy)]
+pub struct History<'a> {
+    /// Leased now, of all pools.
+    pub used: &'a BTreeSet<IpAddr>,
+    /// Free again, of all pools, each once: the oldest release first. What is neither here nor in
+    /// use counts as never issued.
+    pub freed: &'a [IpAddr],
+    /// Where the pool's first round stands.
+    pub cursors: Cursors,
 }
 
 /// Addresses of one rail: one in each family of the pool.
@@ -71,66 +84,70 @@ impl Exhausted {
     }
 }
 
-/// Finds `n` free addresses in each family of the pool: the first free ones after the cursor, in
-/// order, from the start of the block again after its end. A cursor outside the block counts as none.
+/// Finds `n` free addresses in each family of the pool. First those that count as never issued: in
+/// order after the cursor, and from the start of the block again after its end. Then those that were
+/// freed, the oldest release first. A cursor outside the block counts as none.
 ///
 /// # Guarantees
-/// All `n` or nothing. No address that is in `used`, excluded, a gateway or outside the block.
-/// Between two issues of the same address every other address of the block was issued or was in
-/// use; so the address that was issued last comes back after all others.
-/// Costs time by what is used, excluded and asked for, not by the size of the block.
+/// All `n` or nothing. No address that is in use, excluded, a gateway or outside the block.
+/// A freed address is not issued again until all other addresses of the block were issued that were
+/// free at its release. Where releases were forgotten (the oldest first), one that is remembered
+/// waits for all that are not.
+/// Costs time by what is used, freed, excluded and asked for, not by the size of the block.
 ///
 /// # Errors
 /// Too few are free.
-pub fn allocate(
-    pool: &Pool,
-    used: &BTreeSet<IpAddr>,
-    cursors: Cursors,
-    n: usize,
-) -> Result<Allocation, Exhausted> {
-    let v4 = pool.pick(Family::V4, pool.v4.as_ref(), used, (cursors.v4, n))?;
-    let v6 = pool.pick(Family::V6, pool.v6.as_ref(), used, (cursors.v6, n))?;
-    let cursors = Cursors {
-        v4: v4.last().copied().or(cursors.v4),
-        v6: v6.last().copied().or(cursors.v6),
-    };
+pub fn allocate(pool: &Pool, history: History<'_>, n: usize) -> Result<Allocation, Exhausted> {
+    let before = history.cursors;
+    let (v4, v4_cursor) = pool.pick(pool.v4.as_ref(), history, before.v4, n)?;
+    let (v6, v6_cursor) = pool.pick(pool.v6.as_ref(), history, before.v6, n)?;
     let slots = (0..n).map(|slot| Addresses {
         v4: v4.get(slot).copied(),
         v6: v6.get(slot).copied(),
     });
     Ok(Allocation {
         slots: slots.collect(),
-        cursors,
+        cursors: Cursors {
+            v4: v4_cursor,
+            v6: v6_cursor,
+        },
     })
 }
 
 impl Pool {
-    /// `n` addresses of one family; none if the pool does not have the family.
+    /// `n` addresses of one family, none if the pool does not have the family; and the next cursor.
     fn pick<A: Bits>(
         &self,
-        family: Family,
         half: Option<&Half<A>>,
-        used: &BTreeSet<IpAddr>,
-        (cursor, n): (Option<A>, usize),
-    ) -> Result<Vec<A>, Exhausted> {
+        history: History<'_>,
+        cursor: Option<A>,
+        n: usize,
+    ) -> Result<(Vec<A>, Option<A>), Exhausted> {
         let Some(half) = half else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), cursor));
         };
+        let freed = history.freed.iter().filter_map(|freed| A::of(*freed));
+        let mut waiting: BTreeSet<A> = freed.clone().filter(|a| half.hands_out(*a)).collect();
+        waiting.retain(|address| !history.used.contains(&(*address).into()));
+
         let (ahead, behind) = half.around(cursor);
         let free = [ahead, behind].into_iter().flatten();
-        let found: Vec<A> = free
-            .flat_map(|span| half.free(used, span))
-            .take(n)
-            .collect();
+        let free = free.flat_map(|span| half.free(history.used, span));
+        let fresh = free.filter(|address| !waiting.contains(address));
+        let mut found: Vec<A> = fresh.take(n).collect();
+        let cursor = found.last().copied().or(cursor);
+
+        let missing = n.saturating_sub(found.len());
+        found.extend(freed.filter(|a| waiting.remove(a)).take(missing));
         if found.len() == n {
-            return Ok(found);
+            return Ok((found, cursor));
         }
         Err(Exhausted {
             pool: self.name.clone(),
             block: self.block,
-            family,
+            family: A::FAMILY,
             asked: n,
-            used: half.used(used),
+            used: half.used(history.used),
             total: half.total(),
         })
     }

@@ -1,10 +1,17 @@
 //! Arithmetic on addresses without enumerating them and without overflow.
 
+use super::Family;
 use std::fmt::{self, Debug, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address seen as a number.
 pub(super) trait Bits: Copy + Ord + Debug + Into<IpAddr> {
+    /// The family that these addresses are of.
+    const FAMILY: Family;
+
+    /// The address, if it is of this family.
+    fn of(address: IpAddr) -> Option<Self>;
+
     /// The address `count` further on, if there is one.
     fn plus(self, count: u128) -> Option<Self>;
 
@@ -13,6 +20,15 @@ pub(super) trait Bits: Copy + Ord + Debug + Into<IpAddr> {
 }
 
 impl Bits for Ipv4Addr {
+    const FAMILY: Family = Family::V4;
+
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        }
+    }
+
     fn plus(self, count: u128) -> Option<Self> {
         let count = u32::try_from(count).ok()?;
         self.to_bits().checked_add(count).map(Self::from_bits)
@@ -24,6 +40,15 @@ impl Bits for Ipv4Addr {
 }
 
 impl Bits for Ipv6Addr {
+    const FAMILY: Family = Family::V6;
+
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address),
+        }
+    }
+
     fn plus(self, count: u128) -> Option<Self> {
         self.to_bits().checked_add(count).map(Self::from_bits)
     }

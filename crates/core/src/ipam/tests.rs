@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 fn settings(subnets: &[&str], block_size: u32, block: u32) -> PoolSettings {
     PoolSettings {
@@ -34,6 +34,25 @@ fn range(pool: &Pool, family: Family) -> String {
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// Allocation where nothing was freed so far.
+fn first_round(
+    pool: &Pool,
+    used: &BTreeSet<IpAddr>,
+    cursors: Cursors,
+    n: usize,
+) -> Result<Allocation, Exhausted> {
+    let history = History {
+        used,
+        freed: &[],
+        cursors,
+    };
+    allocate(pool, history, n)
+}
+
+fn addresses(found: &Allocation) -> Vec<IpAddr> {
+    found.slots.iter().flat_map(Addresses::iter).collect()
 }
 
 #[test]
@@ -202,10 +221,9 @@ fn a_huge_block_is_never_enumerated() {
     huge.block = 0;
     huge.exclude = vec!["fd00::2-fd00::ffff:fffd".into()];
     let pool = Pool::new("pool", &huge).unwrap();
-    let found = allocate(&pool, &BTreeSet::new(), Cursors::default(), 3).unwrap();
-    let found: Vec<_> = found.slots.iter().flat_map(Addresses::iter).collect();
+    let found = first_round(&pool, &BTreeSet::new(), Cursors::default(), 3).unwrap();
     assert_eq!(
-        found,
+        addresses(&found),
         ["fd00::1", "fd00::ffff:fffe", "fd00::ffff:ffff"].map(ip)
     );
 }
@@ -218,9 +236,9 @@ fn exhaustion_names_pool_family_and_numbers() {
     let pool = Pool::new("pool", &parts).unwrap();
     let used = (2..=30).map(|i| ip(&format!("10.239.255.{i}"))).collect();
     let cursors = Cursors::default();
-    let two = allocate(&pool, &used, cursors, 2).unwrap();
+    let two = first_round(&pool, &used, cursors, 2).unwrap();
     assert_eq!(two.cursors.v4, Some(Ipv4Addr::new(10, 239, 255, 32)));
-    let error = allocate(&pool, &used, cursors, 3).unwrap_err();
+    let error = first_round(&pool, &used, cursors, 3).unwrap_err();
     assert_eq!((error.used, error.total, error.asked), (28, 30, 3));
     let text = error.to_string();
     assert!(text.contains("rails") && text.contains("28 of 30") && text.contains("IPv4"));
@@ -231,10 +249,10 @@ fn exhaustion_names_pool_family_and_numbers() {
 fn both_families_or_nothing() {
     let pool = pool(&["10.0.0.0/30", "fd00::/126"], 2, 0);
     let used = BTreeSet::from([ip("fd00::1")]);
-    let found = allocate(&pool, &used, Cursors::default(), 1).unwrap();
+    let found = first_round(&pool, &used, Cursors::default(), 1).unwrap();
     assert_eq!(found.slots[0].v4, Some(Ipv4Addr::new(10, 0, 0, 1)));
     assert_eq!(found.slots[0].v6, Some("fd00::2".parse().unwrap()));
-    let error = allocate(&pool, &used, Cursors::default(), 2).unwrap_err();
+    let error = first_round(&pool, &used, Cursors::default(), 2).unwrap_err();
     assert_eq!(error.family, Family::V6);
 }
 
@@ -244,8 +262,52 @@ fn nothing_asked_changes_nothing() {
         v4: Some(Ipv4Addr::new(10, 0, 0, 2)),
         v6: None,
     };
-    let none = allocate(&pool(&["10.0.0.0/30"], 2, 0), &BTreeSet::new(), cursors, 0).unwrap();
+    let none = first_round(&pool(&["10.0.0.0/30"], 2, 0), &BTreeSet::new(), cursors, 0).unwrap();
     assert_eq!((none.slots.len(), none.cursors), (0, cursors));
+}
+
+/// Next-fit from one cursor would give `.3` back at once.
+#[test]
+fn an_address_freed_just_ahead_of_the_cursor_comes_back_last() {
+    let pool = pool(&["10.0.0.0/29"], 5, 0);
+    let used = BTreeSet::from([ip("10.0.0.2")]);
+    let freed = [ip("10.0.0.1"), ip("10.0.0.3")];
+    let history = History {
+        used: &used,
+        freed: &freed,
+        cursors: Cursors {
+            v4: Some(Ipv4Addr::new(10, 0, 0, 2)),
+            v6: None,
+        },
+    };
+    let found = allocate(&pool, history, 4).unwrap();
+    let expected = ["10.0.0.4", "10.0.0.5", "10.0.0.1", "10.0.0.3"].map(ip);
+    assert_eq!(addresses(&found), expected);
+    let last_new = Some(Ipv4Addr::new(10, 0, 0, 5));
+    assert_eq!(found.cursors.v4, last_new, "old addresses move no cursor");
+    assert_eq!(allocate(&pool, history, 5).unwrap_err().used, 1);
+}
+
+/// The other family, another pool's, excluded, in use, twice: none of it is handed out.
+#[test]
+fn what_was_freed_elsewhere_is_passed_over() {
+    let mut parts = settings(&["10.0.0.0/29"], 5, 0);
+    parts.exclude = vec!["10.0.0.4".into()];
+    let pool = Pool::new("pool", &parts).unwrap();
+    let texts = ["10.0.0.6", "fd00::1", "10.0.0.4", "10.0.0.2", "10.0.0.5"];
+    let mut freed = texts.map(ip).to_vec();
+    freed.extend(freed.clone());
+    let history = History {
+        used: &BTreeSet::from([ip("10.0.0.2"), ip("10.0.0.6")]),
+        freed: &freed,
+        cursors: Cursors::default(),
+    };
+    let found = allocate(&pool, history, 3).unwrap();
+    assert_eq!(
+        addresses(&found),
+        ["10.0.0.1", "10.0.0.3", "10.0.0.5"].map(ip)
+    );
+    assert_eq!(allocate(&pool, history, 4).unwrap_err().total, 4);
 }
 
 #[test]
@@ -331,39 +393,101 @@ fn cursor(pool: &Pool, cursors: Cursors) -> Option<IpAddr> {
     }
 }
 
-/// Next-fit over the enumerated block.
-fn naive_pick(
-    block: &[IpAddr],
-    used: &BTreeSet<IpAddr>,
-    cursor: Option<IpAddr>,
-    n: usize,
-) -> Option<Vec<IpAddr>> {
-    let split = cursor.map_or(0, |cursor| block.partition_point(|a| *a <= cursor));
-    let (behind, ahead) = block.split_at(split);
-    let free = ahead.iter().chain(behind).filter(|a| !used.contains(*a));
-    let found: Vec<_> = free.take(n).copied().collect();
-    (found.len() == n).then_some(found)
+/// A block by enumeration, and all that happened to its addresses.
+struct Model {
+    block: Vec<IpAddr>,
+    used: BTreeSet<IpAddr>,
+    /// Free again, the oldest release first; only the newest `bound` are remembered.
+    freed: Vec<IpAddr>,
+    bound: usize,
+    /// Of each free address that was leased before: what has to be issued before it.
+    owed: BTreeMap<IpAddr, Owed>,
 }
 
-/// Checks that between two issues of an address all others were issued or in use.
 #[derive(Default)]
-struct RoundRobin {
-    /// Addresses seen issued or in use since the last issue of the key.
-    since: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
+struct Owed {
+    /// Free when it was released, and not issued since.
+    others: BTreeSet<IpAddr>,
+    /// Releases after its own.
+    later: usize,
 }
 
-impl RoundRobin {
-    fn issue(&mut self, address: IpAddr, block: &[IpAddr], used: &BTreeSet<IpAddr>) {
-        if let Some(seen) = self.since.get(&address) {
-            let missed = block.iter().find(|a| **a != address && !seen.contains(*a));
-            assert_eq!(missed, None, "{address} came back early");
+impl Model {
+    fn new(block: Vec<IpAddr>, bound: usize) -> Self {
+        let (used, freed, owed) = Default::default();
+        Self {
+            block,
+            used,
+            freed,
+            bound,
+            owed,
         }
-        for seen in self.since.values_mut() {
-            seen.insert(address);
-            seen.extend(used);
-        }
-        self.since.insert(address, used.clone());
     }
+
+    fn history(&self, cursors: Cursors) -> History<'_> {
+        let (used, freed) = (&self.used, self.freed.as_slice());
+        History {
+            used,
+            freed,
+            cursors,
+        }
+    }
+
+    /// The next `n` addresses, if there are as many.
+    fn expected(&self, cursor: Option<IpAddr>, n: usize) -> Option<Vec<IpAddr>> {
+        let split = cursor.map_or(0, |cursor| self.block.partition_point(|a| *a <= cursor));
+        let (behind, ahead) = self.block.split_at(split);
+        let known = |a: &IpAddr| self.used.contains(a) || self.freed.contains(a);
+        let fresh = ahead.iter().chain(behind).filter(|a| !known(a));
+        let found: Vec<_> = fresh.chain(&self.freed).take(n).copied().collect();
+        (found.len() == n).then_some(found)
+    }
+
+    /// The guarantee itself, without a word of how it is reached.
+    fn issue(&mut self, address: IpAddr) {
+        if let Some(owed) = self.owed.remove(&address) {
+            let forgotten = !self.freed.contains(&address);
+            assert!(
+                owed.others.is_empty() || (forgotten && owed.later >= self.bound),
+                "{address} came back before {:?}",
+                owed.others
+            );
+        }
+        for owed in self.owed.values_mut() {
+            owed.others.remove(&address);
+        }
+        self.freed.retain(|freed| *freed != address);
+        assert!(self.used.insert(address), "{address} twice");
+    }
+
+    fn release(&mut self, place: usize) {
+        let Some(address) = self.used.iter().nth(place).copied() else {
+            return;
+        };
+        let free = self.block.iter().filter(|a| !self.used.contains(*a));
+        let others = free.copied().collect();
+        for owed in self.owed.values_mut() {
+            owed.later += 1;
+        }
+        self.owed.insert(address, Owed { others, later: 0 });
+        self.used.remove(&address);
+        self.freed.push(address);
+        let extra = self.freed.len().saturating_sub(self.bound);
+        self.freed.drain(..extra);
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Issue(usize),
+    Release(prop::sample::Index),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (0_usize..6).prop_map(Step::Issue),
+        3 => any::<prop::sample::Index>().prop_map(Step::Release),
+    ]
 }
 
 proptest! {
@@ -372,10 +496,10 @@ proptest! {
         let expected = naive(net, &parts);
         match Pool::new("pool", &parts) {
             Ok(pool) => {
-                let all = allocate(&pool, &BTreeSet::new(), Cursors::default(), expected.len());
-                let all: Vec<_> = all.unwrap().slots.iter().flat_map(Addresses::iter).collect();
-                prop_assert_eq!(&all, &expected);
-                let more = allocate(&pool, &BTreeSet::new(), Cursors::default(), expected.len() + 1);
+                let none = BTreeSet::new();
+                let all = first_round(&pool, &none, Cursors::default(), expected.len()).unwrap();
+                prop_assert_eq!(&addresses(&all), &expected);
+                let more = first_round(&pool, &none, Cursors::default(), expected.len() + 1);
                 prop_assert_eq!(more.unwrap_err().total, expected.len() as u128);
                 for number in 0..=255 {
                     let address = nth(net, number);
@@ -390,52 +514,51 @@ proptest! {
         }
     }
 
+    /// Strict where every release is remembered; with a bound, for what is remembered.
     #[test]
-    fn allocation_is_round_robin(
+    fn a_freed_address_waits_for_the_rest(
         (net, parts) in some_settings(),
-        steps in prop::collection::vec((0_usize..6, any::<prop::sample::Index>()), 1..120),
+        bound in prop_oneof![2 => Just(usize::MAX), 1 => 0_usize..8],
+        steps in prop::collection::vec(step(), 1..240),
     ) {
         let Ok(pool) = Pool::new("pool", &parts) else { return Ok(()) };
-        let block = naive(net, &parts);
-        let (mut used, mut held) = (BTreeSet::new(), VecDeque::new());
-        let (mut cursors, mut rounds) = (Cursors::default(), RoundRobin::default());
-        for (n, which) in steps {
-            if n == 0 && !held.is_empty() {
-                let address = held.remove(which.index(held.len())).unwrap();
-                used.remove(&address);
-                continue;
-            }
-            let expected = naive_pick(&block, &used, cursor(&pool, cursors), n);
-            let found = allocate(&pool, &used, cursors, n);
-            let Some(expected) = expected else {
+        let mut model = Model::new(naive(net, &parts), bound);
+        let mut cursors = Cursors::default();
+        for step in steps {
+            let n = match step {
+                Step::Issue(n) => n,
+                Step::Release(which) => {
+                    model.release(which.index(model.used.len().max(1)));
+                    continue;
+                }
+            };
+            let found = allocate(&pool, model.history(cursors), n);
+            let Some(expected) = model.expected(cursor(&pool, cursors), n) else {
                 let error = found.unwrap_err();
-                prop_assert_eq!((error.used, error.total), (used.len(), block.len() as u128));
+                let numbers = (model.used.len(), model.block.len() as u128);
+                prop_assert_eq!((error.used, error.total), numbers);
                 continue;
             };
             let found = found.unwrap();
-            let addresses: Vec<_> = found.slots.iter().flat_map(Addresses::iter).collect();
-            prop_assert_eq!(&addresses, &expected);
-            for address in addresses {
-                rounds.issue(address, &block, &used);
-                prop_assert!(used.insert(address), "{} twice", address);
-                held.push_back(address);
-            }
+            prop_assert_eq!(&addresses(&found), &expected);
+            expected.into_iter().for_each(|address| model.issue(address));
             cursors = found.cursors;
         }
     }
 
     #[test]
-    fn what_was_issued_last_and_freed_comes_back_last((net, parts) in some_settings()) {
+    fn one_lease_at_a_time_goes_round_the_whole_block((net, parts) in some_settings()) {
         let Ok(pool) = Pool::new("pool", &parts) else { return Ok(()) };
         let block = naive(net, &parts);
-        let nothing = BTreeSet::new();
+        let mut model = Model::new(block.clone(), usize::MAX);
         let mut cursors = Cursors::default();
-        let first = allocate(&pool, &nothing, cursors, 1).unwrap();
-        cursors = first.cursors;
-        for round in 1..=block.len() {
-            let next = allocate(&pool, &nothing, cursors, 1).unwrap();
-            cursors = next.cursors;
-            prop_assert_eq!(next.slots == first.slots, round == block.len());
+        for round in 0..3 * block.len() {
+            let found = allocate(&pool, model.history(cursors), 1).unwrap();
+            let expected = block[round % block.len()];
+            prop_assert_eq!(addresses(&found), [expected]);
+            model.issue(expected);
+            model.release(0);
+            cursors = found.cursors;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Values to rows, inside a transaction of the caller.
 
+use super::freed;
 use crate::error::Conflict;
 use crate::types::{Binding, BootId, BoundRail, Decision, Lease, NetnsId, Request, State};
 use podrail_core::ids::SandboxId;
@@ -44,6 +45,7 @@ pub(crate) fn decision(
     for one in &binding.leases {
         lease(conn, &request.sandbox, one)?;
     }
+    freed::lease_again(conn, &request.sandbox)?;
     for (pool, cursors) in &decision.cursors {
         set_cursors(conn, pool, *cursors)?;
     }
@@ -56,24 +58,25 @@ pub(crate) fn mark_ready(conn: &Connection, sandbox: &SandboxId) -> rusqlite::Re
     Ok(conn.execute(sql, [sandbox.as_str()])? > 0)
 }
 
-/// Deletes all rows of a sandbox.
-pub(crate) fn delete(conn: &Connection, sandbox: &SandboxId) -> rusqlite::Result<()> {
+/// Deletes all rows of a binding; its addresses are remembered as freed.
+pub(crate) fn free(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
+    freed::remember(conn, binding)?;
     for sql in [
         "DELETE FROM leases WHERE sandbox = ?1",
         "DELETE FROM binding_rails WHERE sandbox = ?1",
         "DELETE FROM bindings WHERE sandbox = ?1",
     ] {
-        conn.execute(sql, [sandbox.as_str()])?;
+        conn.execute(sql, [binding.request.sandbox.as_str()])?;
     }
     Ok(())
 }
 
-/// Deletes what is not of this boot, and returns it; the file is of this boot then.
+/// Frees what is not of this boot, and returns it; the file is of this boot then.
 pub(crate) fn enter_boot(conn: &Connection, boot: &BootId) -> rusqlite::Result<Vec<Binding>> {
     let mut stale = super::bindings(conn)?;
     stale.retain(|binding| binding.boot != *boot);
     for binding in &stale {
-        delete(conn, &binding.request.sandbox)?;
+        free(conn, binding)?;
     }
     conn.execute(
         "INSERT INTO meta (key, value) VALUES ('boot', ?1)
@@ -231,6 +234,6 @@ fn holder(
         .optional()
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(super) fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 4 } else { 6 }
 }

@@ -1,5 +1,5 @@
--- Who holds which shares of which rails, and which addresses. Nothing cascades: a row goes only
--- when it is named.
+-- Who holds which shares of which rails, and which addresses; what was freed, in order. Nothing
+-- cascades: a row goes only when it is named.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY NOT NULL,
@@ -41,7 +41,17 @@ CREATE TABLE leases (
     FOREIGN KEY (sandbox, rail) REFERENCES binding_rails (sandbox, rail) ON DELETE RESTRICT
 ) STRICT;
 
--- Where each pool's round robin stands. Outlives bindings and boots.
+-- Addresses that were leased and are free. Outlives bindings and boots; a row goes when its address
+-- is leased again, or when it is too old to be remembered.
+CREATE TABLE freed (
+    sequence INTEGER PRIMARY KEY,           -- order of release: above all others when it is made
+    address  TEXT UNIQUE NOT NULL,
+    pool     TEXT NOT NULL,
+    family   INTEGER NOT NULL CHECK (family IN (4, 6))
+) STRICT;
+
+-- Where each pool's first round stands: the last address issued that counted as never issued.
+-- Outlives bindings and boots.
 CREATE TABLE cursors (
     pool    TEXT NOT NULL,
     family  INTEGER NOT NULL CHECK (family IN (4, 6)),

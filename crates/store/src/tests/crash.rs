@@ -17,14 +17,28 @@ fn killed(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::SIGKILL as i32)
 }
 
+/// Two of them use all 32 addresses of each family.
+fn node() -> Node {
+    Node::new(2, 32)
+}
+
+/// Every address was leased once: it is in use or was freed, never both and never neither.
+fn assert_nothing_lost(store: &Store) {
+    let Snapshot { used, freed, .. } = store.snapshot().unwrap();
+    let all: std::collections::BTreeSet<_> = used.iter().chain(&freed).collect();
+    assert_eq!((all.len(), used.len() + freed.len()), (2 * 32, 2 * 32));
+}
+
 /// Kills a child after ever more instructions of `act`, until one lives; checks after each.
 fn kill_everywhere(act: &str, before: usize, after: usize) {
-    let node = Node::new(2, 64);
+    let node = node();
     let mut points = 0;
     for point in (1..).step_by(STRIDE as usize) {
         let directory = tempfile::tempdir().unwrap();
         let path = state_file(&directory);
         node.reserve(&mut open(&path), "other", 16).unwrap();
+        node.reserve(&mut open(&path), "earlier", 16).unwrap();
+        open(&path).release(&sandbox("earlier")).unwrap();
         if before > 0 {
             node.reserve(&mut open(&path), "pod", before).unwrap();
         }
@@ -35,6 +49,7 @@ fn kill_everywhere(act: &str, before: usize, after: usize) {
             .unwrap();
         let mut store = open(&path);
         assert_sound(&store.list().unwrap());
+        assert_nothing_lost(&store);
         let found = store
             .get(&sandbox("pod"))
             .unwrap()
@@ -56,6 +71,7 @@ fn kill_everywhere(act: &str, before: usize, after: usize) {
             Ok(Released::Freed(_))
         ));
         assert_eq!(store.list().unwrap().len(), 1);
+        assert_nothing_lost(&store);
     }
     println!("{act}: killed at {points} points");
     assert!(points > 10, "killed at {points} points only");
@@ -89,7 +105,7 @@ fn one_step() {
     };
     store.conn.progress_handler(1, Some(strike)).unwrap();
     match act {
-        "reserve" => drop(Node::new(2, 64).reserve(&mut store, "pod", 16).unwrap()),
+        "reserve" => drop(node().reserve(&mut store, "pod", 16).unwrap()),
         _ => drop(store.release(&sandbox("pod")).unwrap()),
     }
 }

@@ -141,11 +141,16 @@ fn a_value_that_podrail_does_not_write() {
     let path = state_file(&directory);
     let mut store = open(&path);
     Node::new(1, 32).reserve(&mut store, "a", 1).unwrap();
+    let check = |error: StoreError| {
+        assert!(matches!(error, StoreError::BadValue { .. }), "{error:?}");
+        assert_told(&error, &error.hint());
+    };
+    let sql = "INSERT INTO freed (address, pool, family) VALUES ('nonsense', 'rails', 4)";
+    store.conn.execute_batch(sql).unwrap();
+    check(store.snapshot().unwrap_err());
     let sql = "UPDATE binding_rails SET pci = 'nonsense'";
     store.conn.execute_batch(sql).unwrap();
-    let error = store.list().unwrap_err();
-    assert!(matches!(error, StoreError::BadValue { .. }), "{error:?}");
-    assert_told(&error, &error.hint());
+    check(store.list().unwrap_err());
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Random histories against a model in plain maps.
+//! Random histories against a model in plain maps: who holds what, and which address comes next.
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// Addresses of the block in each family; three pods of four rails fill it.
@@ -34,14 +34,16 @@ struct Entry {
     fingerprint: String,
     state: State,
     rails: BTreeSet<(u16, u16)>,
-    addresses: BTreeSet<IpAddr>,
+    /// In the order of the rails.
+    addresses: Vec<IpAddr>,
 }
 
-#[derive(Default)]
 struct Model {
     held: BTreeMap<SandboxId, Entry>,
-    /// Number of the address issued last, in both families.
-    last: Option<usize>,
+    /// Numbers of all free addresses: whatever is freed goes to the end.
+    free: VecDeque<usize>,
+    /// Of each number that was freed: what has to be issued before it.
+    owed: BTreeMap<usize, BTreeSet<usize>>,
     boot: u32,
 }
 
@@ -55,7 +57,26 @@ fn v6(number: usize) -> IpAddr {
     IpAddr::V6((first + number as u128).into())
 }
 
+/// Numbers of a sandbox's addresses; both families have the same.
+fn numbers(entry: &Entry) -> Vec<usize> {
+    let number = |address| (0..BLOCK).find(|number| v4(*number) == address);
+    let numbers: Vec<_> = entry.addresses.iter().copied().filter_map(number).collect();
+    let both = numbers.iter().flat_map(|n| [v4(*n), v6(*n)]);
+    assert!(both.eq(entry.addresses.iter().copied()), "{entry:?}");
+    numbers
+}
+
 impl Model {
+    fn new() -> Self {
+        let (held, owed) = Default::default();
+        Self {
+            held,
+            free: (0..BLOCK).collect(),
+            owed,
+            boot: 1,
+        }
+    }
+
     fn free_rails(&self) -> Vec<(u16, u16)> {
         let taken: BTreeSet<_> = self.held.values().flat_map(|entry| &entry.rails).collect();
         let first = |rail| (0..SHARES).find(|share| !taken.contains(&(rail, *share)));
@@ -64,34 +85,45 @@ impl Model {
             .collect()
     }
 
-    fn next_addresses(&self) -> Vec<usize> {
-        let taken: BTreeSet<_> = self
-            .held
-            .values()
-            .flat_map(|entry| &entry.addresses)
-            .collect();
-        let start = self.last.map_or(0, |last| last + 1);
-        let round = (start..start + BLOCK).map(|number| number % BLOCK);
-        round
-            .filter(|number| !taken.contains(&v4(*number)))
-            .collect()
+    /// The guarantee: nothing that was free at the release of `number` is still waiting.
+    fn issue(&mut self, number: usize) {
+        let missed = self.owed.remove(&number).unwrap_or_default();
+        assert_eq!(missed, BTreeSet::new(), "{number} came back early");
+        for others in self.owed.values_mut() {
+            others.remove(&number);
+        }
+    }
+
+    /// Those of the free ones that were leased before.
+    fn freed(&self) -> Vec<IpAddr> {
+        let freed = self.free.iter().filter(|n| self.owed.contains_key(n));
+        freed.flat_map(|n| [v4(*n), v6(*n)]).collect()
+    }
+
+    /// Frees addresses of one sandbox; they have no order among them that anyone relies on.
+    fn free(&mut self, entry: &Entry) {
+        let before: BTreeSet<_> = self.free.iter().copied().collect();
+        for number in numbers(entry) {
+            self.owed.insert(number, before.clone());
+            self.free.push_back(number);
+        }
     }
 
     /// What a new reservation gets, if it can be had.
     fn reserve(&mut self, who: SandboxId, fingerprint: &str, count: usize) -> bool {
-        let (mut rails, mut numbers) = (self.free_rails(), self.next_addresses());
-        if rails.len() < count || numbers.len() < count {
+        let mut rails = self.free_rails();
+        if rails.len() < count || self.free.len() < count {
             return false;
         }
         rails.truncate(count);
-        numbers.truncate(count);
-        self.last = numbers.last().copied().or(self.last);
+        let numbers: Vec<_> = self.free.drain(..count).collect();
         let entry = Entry {
             fingerprint: fingerprint.into(),
             state: State::Pending,
             rails: rails.into_iter().collect(),
             addresses: numbers.iter().flat_map(|n| [v4(*n), v6(*n)]).collect(),
         };
+        numbers.into_iter().for_each(|number| self.issue(number));
         self.held.insert(who, entry);
         true
     }
@@ -166,6 +198,7 @@ fn release(model: &mut Model, store: &mut Store, who: u8) {
             let Released::Freed(binding) = found else {
                 panic!("{found:?}")
             };
+            model.free(&entry);
             assert_eq!(entries(&[*binding]), BTreeMap::from([(who, entry)]));
         }
         None => assert_eq!(found, Released::Nothing),
@@ -184,7 +217,9 @@ fn new_boot(path: &Path, model: &mut Model, store: Store) -> Store {
     drop(store);
     model.boot += 1;
     let opened = Store::open(path, &boot(model.boot)).unwrap();
-    assert_eq!(entries(&opened.dropped), std::mem::take(&mut model.held));
+    let dropped = std::mem::take(&mut model.held);
+    assert_eq!(entries(&opened.dropped), dropped);
+    dropped.values().for_each(|entry| model.free(entry));
     opened.store
 }
 
@@ -196,7 +231,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = state_file(&directory);
         let node = Node::new(SHARES, BLOCK as u32);
-        let mut model = Model { boot: 1, ..Model::default() };
+        let mut model = Model::new();
         let mut store = open(&path);
         for step in steps {
             match step {
@@ -213,7 +248,9 @@ proptest! {
             prop_assert_eq!(&entries(&bindings), &model.held);
             let looked = Store::open_read_only(&path).unwrap();
             prop_assert_eq!(looked.list(), bindings.as_slice());
-            prop_assert_eq!(looked.snapshot(), store.snapshot().unwrap());
+            let snapshot = store.snapshot().unwrap();
+            prop_assert_eq!(looked.snapshot(), snapshot.clone());
+            prop_assert_eq!(snapshot.freed, model.freed());
         }
     }
 }
