@@ -15,6 +15,9 @@ setup:
 setup-lab: setup
 	@cargo xtask lab setup
 
+bench: setup-lab
+	@cargo xtask bench
+
 fmt:
 	@cargo fmt --all
 

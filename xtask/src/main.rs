@@ -1,5 +1,6 @@
 //! The project's own chores.
 
+mod bench;
 mod demo;
 mod generate;
 mod lab;
@@ -18,6 +19,8 @@ enum Task {
     Lab(lab::Command),
     /// Show the main job: two jobs on one virtual node, each with the rails next to its GPUs.
     Demo,
+    /// Measure attach and detach on a virtual node and write docs/benchmarks.md.
+    Bench(bench::Options),
     /// Write the files that are generated from the program (--check: compare only).
     Gen(generate::Options),
     /// Check the house rules: layers, sizes, purposes, paths.
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Lab(command) => lab::run(command),
         Task::Demo => demo::run(),
+        Task::Bench(options) => bench::run(&options),
         Task::Gen(options) => generate::run(&options),
         Task::Tidy => tidy::run(),
     };
