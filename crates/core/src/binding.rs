@@ -29,10 +29,11 @@
 //! # How
 //! NICs at the same distance from every GPU form a class; a *pattern* says how many rails a pod
 //! takes from each class. A minimum-cost flow, which may cut rails into fractions, puts a price on
-//! the rails of each class ([`prices`]). With the prices the pods no longer compete: the cheapest
-//! pattern of each pod ([`patterns`]) adds up to a bound that nothing can beat, and only patterns
-//! below the best plan so far are looked at together ([`search`]). Inside a class the ports are
-//! dealt out exactly ([`ports`]).
+//! the rails of each class (`prices`). With the prices the pods no longer compete: the cheapest
+//! pattern of each pod (`patterns`) adds up to a bound that nothing can beat. Pod after pod, the own
+//! first, patterns are tried in the order of their bounds, with new prices for what each leaves to
+//! the others, until no bound is below the best plan (`search`). Inside a class the ports are dealt
+//! out exactly (`ports`).
 
 mod cost;
 mod flow;
@@ -246,9 +247,10 @@ fn list<T>(entries: &[T], in_words: impl Fn(&T) -> String) -> String {
 /// Chooses the rails of the own pod, with all `others` that wait in mind.
 ///
 /// # Guarantees
-/// See the module. The work is bounded: after 200,000 candidates, or with more than 31 other
-/// demands, the best plan found is returned with `exact` false. The plan is then still complete for
-/// the own pod.
+/// See the module. The work is bounded: after 50,000 candidates the best plan found is returned with
+/// `exact` false; it is still complete for the own pod. So is a plan that leaves out other demands:
+/// those beyond 31, and those whose numbers of GPUs have no common multiple below 2^20. They get an
+/// empty choice.
 ///
 /// # Errors
 /// Every demand must name GPUs of the node, each once. The own one must ask for no more rails than

@@ -7,8 +7,8 @@ use super::problem::{Class, Need, Problem, signed};
 use super::standing::{Standing, Table};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::collections::BinaryHeap;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// Rails per class; for other pods one entry more: rails that they do without.
 pub(super) type Counts = Vec<usize>;
@@ -27,6 +27,9 @@ pub(super) struct Pattern {
 /// Distances and hops of patterns that were asked for before.
 #[derive(Debug, Default)]
 pub(super) struct Distances(RefCell<BTreeMap<(usize, Counts), Cost>>);
+
+/// What a distance that has to be found counts as, in candidates.
+const FLOWING: usize = 20;
 
 /// What rails cost one need at certain prices.
 #[derive(Debug)]
@@ -218,7 +221,8 @@ impl<'a> Patterns<'a> {
             .first()
             .and_then(|menu| menu.steps.get(counts.len()));
         let Some(most) = steps.map(Vec::len) else {
-            let plain = self.distances.of(self.problem, self.place, &counts);
+            let (plain, effort) = self.distances.of(self.problem, self.place, &counts);
+            self.effort += effort;
             self.push(counts, open.left, Some(plain));
             return;
         };
@@ -296,16 +300,20 @@ fn missing(unit: i64) -> Cost {
 }
 
 impl Distances {
-    /// Distance, hops and what is missing in a pattern of the need at `place`.
-    fn of(&self, problem: &Problem, place: usize, counts: &[usize]) -> Cost {
+    /// Distance, hops and what is missing in a pattern of the need at `place`, and the effort.
+    fn of(&self, problem: &Problem, place: usize, counts: &[usize]) -> (Cost, usize) {
         let mut known = self.0.borrow_mut();
-        let known = known.entry((place, counts.to_vec()));
-        *known.or_insert_with(|| {
-            let need = problem.needs.get(place);
-            let gpus = need.map_or(&[][..], |need| &need.gpus);
-            let missed = counts.get(problem.classes.len()).copied().unwrap_or(0);
-            distance(problem, gpus, counts) + missing(problem.unit()) * signed(missed)
-        })
+        match known.entry((place, counts.to_vec())) {
+            Entry::Occupied(known) => (*known.get(), 0),
+            Entry::Vacant(unknown) => {
+                let need = problem.needs.get(place);
+                let gpus = need.map_or(&[][..], |need| &need.gpus);
+                let missed = counts.get(problem.classes.len()).copied().unwrap_or(0);
+                let missed = missing(problem.unit()) * signed(missed);
+                let found = *unknown.insert(distance(problem, gpus, counts) + missed);
+                (found, if gpus.len() > 1 { FLOWING } else { 0 })
+            }
+        }
     }
 }
 

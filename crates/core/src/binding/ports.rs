@@ -242,7 +242,8 @@ impl<'a> Deal<'a> {
             let ranks = ranks(&wants);
             let sorted = canonical(&wants);
             let total = self.best(from, &sorted).filter(|_| !self.is_cut())?;
-            let found = all_hands(nic, &sorted).into_iter().find(|hand| {
+            // The last ones give most to this NIC: low rails, as for the own pod.
+            let found = all_hands(nic, &sorted).into_iter().rev().find(|hand| {
                 let later = self.best(from + 1, &canonical(&rest(&sorted, hand)));
                 later.is_some_and(|later| (self.score)(nic, hand) + later == total)
             })?;

@@ -10,7 +10,7 @@ use super::standing::{Standing, Tables};
 use std::collections::BTreeMap;
 
 /// Candidates after which the best plan so far is taken.
-const BOUND: usize = 200_000;
+const BOUND: usize = 50_000;
 
 /// What finding prices counts as, in candidates.
 const PRICING: usize = 50;
