@@ -36,7 +36,8 @@ same() {
 rails_in() {
     ip -n "$1" -d -j -batch /tmp/everything | jq -r '.[] |
         if .linkinfo.info_kind? == "ipvlan" and .addr_info
-        then "link \(.ifname) \(.linkinfo.info_data.mode) \(.operstate) \(.mtu) \(.ifalias) " +
+        then "link \(.ifname) \(.linkinfo.info_data.mode) \(.mtu) " + (if .flags | contains(["UP", "LOWER_UP"]) then "up" else "down" end) +
+             " \(.ifalias) " +
              ([.addr_info[] | select(.family == "inet") | "\(.local)/\(.prefixlen)"] | join(","))
         elif .priority and .protocol == "112" then "rule \(.src) \(.table) \(.priority)"
         elif .dst and .protocol == "112" then "route \(.dst) \(.dev) \(.table) \(.prefsrc)"
@@ -48,7 +49,7 @@ rails_in() {
 
 # The same lines as they must be, given what a sandbox holds.
 rails_of() {
-    rows "select printf('link net%d l2 UP 4220 podrail:%s:%d %s/24', rail + 1, sandbox, rail, address),
+    rows "select printf('link net%d l2 4220 up podrail:%s:%d %s/24', rail + 1, sandbox, rail, address),
                  printf('rule %s %d %d', address, rail + 100, rail + 30100),
                  printf('route 10.239.255.0/24 net%d %d %s', rail + 1, rail + 100, address)
           from leases where sandbox = '$1'" | tr '|' '\n'
