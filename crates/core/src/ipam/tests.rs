@@ -400,6 +400,8 @@ struct Model {
     /// Free again, the oldest release first; only the newest `bound` are remembered.
     freed: Vec<IpAddr>,
     bound: usize,
+    /// The last one issued that was not remembered as freed.
+    cursor: Option<IpAddr>,
     /// Of each free address that was leased before: what has to be issued before it.
     owed: BTreeMap<IpAddr, Owed>,
 }
@@ -414,12 +416,13 @@ struct Owed {
 
 impl Model {
     fn new(block: Vec<IpAddr>, bound: usize) -> Self {
-        let (used, freed, owed) = Default::default();
+        let (used, freed, cursor, owed) = Default::default();
         Self {
             block,
             used,
             freed,
             bound,
+            cursor,
             owed,
         }
     }
@@ -434,8 +437,9 @@ impl Model {
     }
 
     /// The next `n` addresses, if there are as many.
-    fn expected(&self, cursor: Option<IpAddr>, n: usize) -> Option<Vec<IpAddr>> {
-        let split = cursor.map_or(0, |cursor| self.block.partition_point(|a| *a <= cursor));
+    fn expected(&self, n: usize) -> Option<Vec<IpAddr>> {
+        let behind = |cursor| self.block.partition_point(|a| *a <= cursor);
+        let split = self.cursor.map_or(0, behind);
         let (behind, ahead) = self.block.split_at(split);
         let known = |a: &IpAddr| self.used.contains(a) || self.freed.contains(a);
         let fresh = ahead.iter().chain(behind).filter(|a| !known(a));
@@ -445,10 +449,10 @@ impl Model {
 
     /// The guarantee itself, without a word of how it is reached.
     fn issue(&mut self, address: IpAddr) {
+        let remembered = self.freed.contains(&address);
         if let Some(owed) = self.owed.remove(&address) {
-            let forgotten = !self.freed.contains(&address);
             assert!(
-                owed.others.is_empty() || (forgotten && owed.later >= self.bound),
+                owed.others.is_empty() || (!remembered && owed.later >= self.bound),
                 "{address} came back before {:?}",
                 owed.others
             );
@@ -457,6 +461,9 @@ impl Model {
             owed.others.remove(&address);
         }
         self.freed.retain(|freed| *freed != address);
+        if !remembered {
+            self.cursor = Some(address);
+        }
         assert!(self.used.insert(address), "{address} twice");
     }
 
@@ -533,7 +540,7 @@ proptest! {
                 }
             };
             let found = allocate(&pool, model.history(cursors), n);
-            let Some(expected) = model.expected(cursor(&pool, cursors), n) else {
+            let Some(expected) = model.expected(n) else {
                 let error = found.unwrap_err();
                 let numbers = (model.used.len(), model.block.len() as u128);
                 prop_assert_eq!((error.used, error.total), numbers);
@@ -543,6 +550,7 @@ proptest! {
             prop_assert_eq!(&addresses(&found), &expected);
             expected.into_iter().for_each(|address| model.issue(address));
             cursors = found.cursors;
+            prop_assert_eq!(cursor(&pool, cursors), model.cursor);
         }
     }
 
