@@ -163,17 +163,19 @@ fn each_fault_fails_and_is_named() {
             "{expected}: {found:?}"
         );
     }
-    let (pass, found) = verdict(|e| {
-        e.memlock = Memlock {
-            uid: 1000,
-            limit: Some(8 * mib),
-            ipc_lock: false,
-        }
-    });
-    assert!(
-        !pass && found[0].contains("uid 1000 may lock 8 MiB"),
-        "{found:?}"
-    );
+    for (limit, words) in [(8 * mib, "8 MiB"), (mib / 16, "64 KiB")] {
+        let (pass, found) = verdict(|e| {
+            e.memlock = Memlock {
+                uid: 1000,
+                limit: Some(limit),
+                ipc_lock: false,
+            }
+        });
+        assert!(
+            !pass && found[0].contains(&format!("uid 1000 may lock {words} of memory")),
+            "{found:?}"
+        );
+    }
 }
 
 #[test]

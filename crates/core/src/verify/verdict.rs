@@ -21,6 +21,18 @@ pub struct Memlock {
     pub ipc_lock: bool,
 }
 
+impl Memlock {
+    /// The limit as text: `64 KiB`, `8 MiB` or `unlimited`.
+    #[must_use]
+    pub fn limit_in_words(&self) -> String {
+        match self.limit {
+            None => "unlimited".into(),
+            Some(bytes) if bytes < 1 << 20 => format!("{} KiB", bytes >> 10),
+            Some(bytes) => format!("{} MiB", bytes >> 20),
+        }
+    }
+}
+
 /// What was seen in the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
@@ -255,8 +267,8 @@ fn memlock_finding(memlock: &Memlock) -> Option<Finding> {
     };
     let uid = memlock.uid;
     let text = format!(
-        "uid {uid} may lock {} MiB of memory and has no IPC_LOCK",
-        limit >> 20
+        "uid {uid} may lock {} of memory and has no IPC_LOCK",
+        memlock.limit_in_words()
     );
     let hint = "raise the runtime's memlock limit (LimitMEMLOCK=infinity of the container runtime \
                 service), or add the capability IPC_LOCK";

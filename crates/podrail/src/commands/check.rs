@@ -97,10 +97,7 @@ fn finding_lines(finding: &Finding) -> String {
 }
 
 fn memlock(memlock: &Memlock) -> String {
-    let limit = match memlock.limit {
-        None => "unlimited".to_owned(),
-        Some(bytes) => format!("{} MiB", bytes >> 20),
-    };
+    let limit = memlock.limit_in_words();
     let right = if memlock.ipc_lock { "with" } else { "without" };
     let verdict = if memlock.limit.is_none() || memlock.ipc_lock {
         "enough"
