@@ -262,7 +262,8 @@ pub fn bind(node: &Node<'_>, own: &Demand, others: &[Demand]) -> Result<Plan, Bi
     let problem = problem::Problem::new(node, own, others);
     check_supply(node, own, &problem)?;
     let solution = search::solve(&problem);
-    Ok(report::plan(node.topology, &problem, &solution))
+    let asked = others.iter().map(|other| other.rails);
+    Ok(report::plan(node.topology, &problem, &solution, asked))
 }
 
 fn check_gpus(topology: &Topology, demand: &Demand) -> Result<(), BindError> {

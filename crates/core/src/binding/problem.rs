@@ -99,12 +99,13 @@ pub(super) struct Need {
 }
 
 impl Need {
-    fn of(demand: &Demand) -> Self {
+    /// More rails than the node has are missing in any case.
+    fn of(demand: &Demand, on_node: usize) -> Self {
         let mut gpus = demand.gpus.clone();
         gpus.sort_unstable();
         Self {
             gpus,
-            rails: usize::from(demand.rails),
+            rails: usize::from(demand.rails).min(on_node),
         }
     }
 
@@ -142,7 +143,9 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(node: &Node<'_>, own: &Demand, others: &[Demand]) -> Self {
-        let (needs, places, scale) = canonical(own, others);
+        let need = |demand: &Demand| Need::of(demand, node.topology.rails.len());
+        let given = others.iter().map(need).zip(0..).collect();
+        let (needs, places, scale) = canonical(need(own), given);
         let asking = || std::iter::once(own).chain(others).flat_map(|d| &d.gpus);
         let wanted: BTreeSet<usize> = asking().copied().collect();
         let bound = node.bound.iter().flat_map(|bound| &bound.gpus).copied();
@@ -188,14 +191,12 @@ pub(super) fn signed(count: usize) -> i64 {
 }
 
 /// Needs in canonical order, where each other demand went, and the common denominator.
-fn canonical(own: &Demand, others: &[Demand]) -> (Vec<Need>, Vec<Option<usize>>, usize) {
-    let own = Need::of(own);
-    let mut sorted: Vec<(Need, usize)> = others.iter().map(Need::of).zip(0..).collect();
-    sorted.sort_unstable_by(|a, b| b.cmp(a));
+fn canonical(own: Need, mut others: Vec<(Need, usize)>) -> (Vec<Need>, Vec<Option<usize>>, usize) {
+    others.sort_unstable_by(|a, b| b.cmp(a));
     let mut scale = own.parts();
     let mut places = vec![None; others.len()];
     let mut needs = vec![own];
-    for (need, given) in sorted {
+    for (need, given) in others {
         let wider = least_common_multiple(scale, need.parts());
         if needs.len() > MAX_OTHERS || wider > MAX_SCALE {
             continue;

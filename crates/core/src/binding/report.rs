@@ -7,21 +7,28 @@ use super::{Choice, Chosen, Plan, Served};
 use crate::topology::Topology;
 use std::cmp::Reverse;
 
-/// The plan in words of the topology.
-pub(super) fn plan(topology: &Topology, problem: &Problem, solution: &Solution) -> Plan {
+/// The plan in words of the topology, for others that asked for so many rails.
+pub(super) fn plan(
+    topology: &Topology,
+    problem: &Problem,
+    solution: &Solution,
+    asked: impl Iterator<Item = u16>,
+) -> Plan {
     let needs = problem.needs.iter().zip(solution.rails(problem));
-    let mut choices: Vec<Choice> = needs
-        .enumerate()
-        .map(|(place, (need, rails))| Choice {
-            rails: served(topology, problem, need, &rails),
-            missing: u16::try_from(solution.missing(problem, place)).unwrap_or(u16::MAX),
-        })
+    let served: Vec<Vec<Chosen>> = needs
+        .map(|(need, rails)| served(topology, problem, need, &rails))
         .collect();
-    let places = problem.places.iter();
-    let others = places.map(|place| place.and_then(|place| choices.get(place)).cloned());
+    let choice = |place: Option<usize>, asked: u16| {
+        let rails = place.and_then(|place| served.get(place).cloned());
+        let rails = rails.unwrap_or_default();
+        let found = u16::try_from(rails.len()).unwrap_or(u16::MAX);
+        let missing = asked.saturating_sub(found);
+        Choice { rails, missing }
+    };
+    let others = problem.places.iter().zip(asked);
     Plan {
-        others: others.map(Option::unwrap_or_default).collect(),
-        own: choices.drain(..).next().unwrap_or_default(),
+        own: choice(Some(0), 0),
+        others: others.map(|(place, asked)| choice(*place, asked)).collect(),
         exact: solution.exact,
         effort: solution.effort,
     }

@@ -5,7 +5,7 @@ use super::cost::Cost;
 use super::patterns::{Counts, Distances, Menu, Pattern, Patterns};
 use super::ports;
 use super::prices::{Prices, harm_of};
-use super::problem::{Problem, signed};
+use super::problem::Problem;
 use super::standing::{Standing, Tables};
 use std::collections::BTreeMap;
 
@@ -209,11 +209,5 @@ impl Solution {
         }
         rails.iter_mut().for_each(|rails| rails.sort_unstable());
         rails
-    }
-
-    /// Rails that the need at `place` does without.
-    pub(super) fn missing(&self, problem: &Problem, place: usize) -> i64 {
-        let counts = self.counts.get(place).map_or(&[][..], Vec::as_slice);
-        signed(at(counts, problem.classes.len()))
     }
 }

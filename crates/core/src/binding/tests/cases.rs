@@ -308,6 +308,38 @@ fn a_switch_is_nearer_than_its_root() {
 }
 
 #[test]
+fn fewer_bridges_decide_between_equal_levels() {
+    let below = |function: &str, bridges: &[&str]| {
+        let bridges: Vec<String> = bridges.iter().map(|b| format!("0000:10:{b}.0")).collect();
+        path("10", None, function, &bridges)
+    };
+    let mut topology = Topology::default();
+    topology.gpus.push(gpu(below("0000:20:00.0", &["01"])));
+    topology
+        .gpus
+        .push(gpu(below("0000:21:00.0", &["01", "02"])));
+    let deep = ["01", "02", "03"];
+    for (index, function, bridges) in [
+        (0, "0000:30:00.0", &deep[..]),
+        (1, "0000:31:00.0", &deep[..1]),
+        (2, "0000:32:00.0", &deep[..1]),
+    ] {
+        topology.rails.push(rail(index, below(function, bridges)));
+    }
+    let node = node(&topology);
+    assert_eq!(own(&node, &[0], 1), [1]);
+    assert_eq!(own(&node, &[1], 1), [0]);
+    let both = bind(&node, &demand(&[0, 1], 2), &[]).unwrap().own;
+    let served: Vec<(u16, usize)> = both
+        .rails
+        .iter()
+        .map(|chosen| (chosen.rail.0, chosen.serves.unwrap().gpu))
+        .collect();
+    assert_eq!(served, [(0, 1), (1, 0)]);
+    assert_eq!(both.at(Level::Switch), 2);
+}
+
+#[test]
 fn rails_that_the_node_no_longer_has_are_ignored() {
     let topology = b4_8();
     let mut node = node(&topology);
@@ -332,4 +364,9 @@ fn more_others_than_can_be_planned_are_said_to_be_left_out() {
     assert!(!plan.exact);
     assert_eq!(indexes(&plan.own), rails(0..=3));
     assert_eq!(plan.others.len(), 40);
+    let missing: u16 = plan.others.iter().map(|choice| choice.missing).sum();
+    assert_eq!(missing, 40 - 12);
+    let greedy = [demand(&[], u16::MAX)];
+    let plan = bind(&node(&topology), &demand(&[0], 4), &greedy).unwrap();
+    assert_eq!(plan.others[0].missing, u16::MAX - 12);
 }

@@ -60,7 +60,7 @@ impl<'a> Oracle<'a> {
             .collect();
         let mut best = None;
         let free = self.free.clone();
-        self.all(&options, &mut vec![], free, [0; 7], &mut best);
+        self.all(&options, &mut vec![], (free, [0; 7]), &mut best);
         best
     }
 
@@ -93,8 +93,7 @@ impl<'a> Oracle<'a> {
         &mut self,
         options: &[Vec<(u32, Score)>],
         sets: &mut Sets,
-        free: Vec<usize>,
-        spent: Score,
+        (free, spent): (Vec<usize>, Score),
         best: &mut Option<(Score, Vec<usize>)>,
     ) {
         if sets.len() == options.len() {
@@ -112,7 +111,7 @@ impl<'a> Oracle<'a> {
                 let mut left = free.clone();
                 bits(*set).iter().for_each(|rail| left[*rail] -= 1);
                 sets.push(*set);
-                self.all(options, sets, left, add(spent, *score), best);
+                self.all(options, sets, (left, add(spent, *score)), best);
                 sets.pop();
             }
         }
