@@ -1,7 +1,7 @@
 //! Looks at the host and the namespace before the first effect.
 
 use crate::error::{AttachError, Problem};
-use podrail_core::ids::{IfName, SandboxId};
+use podrail_core::ids::IfName;
 use podrail_core::plan::{Alias, AttachPlan, RailAttachment, is_link_group};
 use podrail_netlink::{IpvlanMode, Link, Rtnl};
 use std::num::NonZeroU32;

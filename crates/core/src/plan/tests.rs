@@ -113,6 +113,7 @@ fn groups_are_never_the_default_group_and_fit_a_signed_number() {
     for id in ["a", "job-1", "0123456789abcdef"] {
         let group = link_group(&SandboxId::parse(id).unwrap());
         assert!((0x5000_0000..0x6000_0000).contains(&group), "{group:#x}");
+        assert!(is_link_group(group));
     }
     assert_ne!(
         link_group(&sandbox()),

@@ -3,7 +3,7 @@
 
 export PODRAIL_ROOT=/lab/root PODRAIL_NODE_ADDRESS=10.140.67.66
 STATE=/var/lib/podrail/state.db
-printf 'link show\naddr show\nrule show\nroute show table all\n' > /tmp/everything
+printf '%s\n' 'link show' 'addr show' 'rule show' 'route show table all' 'netconf show' > /tmp/everything
 
 # Rows of the state file; none where there is no file yet.
 rows() { [ ! -e $STATE ] || sqlite3 -readonly $STATE "$1"; }
@@ -15,14 +15,11 @@ held() {
           select 'state', sandbox, state from bindings order by 2"
 }
 
-# Everything that an attachment touches in the host, in the given namespaces, and in the books.
+# Everything that an attachment touches in the host, in the given namespaces (`netconf` has their
+# rp_filter), and in the books.
 look() {
     ip -d -j link
-    for pod in "$@"; do
-        ip -n "$pod" -d -j -batch /tmp/everything
-        ip -n "$pod" -j -6 rule
-        nsenter --net=/run/netns/"$pod" cat /proc/sys/net/ipv4/conf/all/rp_filter
-    done
+    for pod in "$@"; do ip -n "$pod" -d -j -batch /tmp/everything; done
     held
 }
 
@@ -49,26 +46,27 @@ rails_in() {
 
 # The same lines as they must be, given what a sandbox holds.
 rails_of() {
-    rows "select printf('link net%d l2 4220 up podrail:%s:%d %s/24', rail + 1, sandbox, rail, address),
-                 printf('rule %s %d %d', address, rail + 100, rail + 30100),
-                 printf('route 10.239.255.0/24 net%d %d %s', rail + 1, rail + 100, address)
-          from leases where sandbox = '$1'" | tr '|' '\n'
-    for setting in arp_announce:2 arp_filter:1 arp_ignore:1 rp_filter:0 accept_local:1; do
-        rows "select printf('ipv4/conf/net%d/$setting', rail + 1)
-              from leases where sandbox = '$1'"
-    done
-    rows "select printf('ipv6/conf/net%d/accept_ra:0', rail + 1)
-          from leases where sandbox = '$1'"
-    echo ipv4/conf/all/rp_filter:0
+    rows "create temp table mine as select rail, address, rail + 1 as net, rail + 100 as place,
+              '10.239.255.0/24' as subnet from leases where sandbox = '$1';
+          select printf('link net%d l2 4220 up podrail:$1:%d %s/24', net, rail, address) from mine;
+          select printf('rule %s %d %d', address, place, 30000 + place) from mine;
+          select printf('route %s net%d %d %s', subnet, net, place, address) from mine;
+          select printf('ipv4/conf/net%d/%s', net, value) from mine, json_each('[\"arp_announce:2\",
+              \"arp_filter:1\", \"arp_ignore:1\", \"rp_filter:0\", \"accept_local:1\"]');
+          select printf('ipv6/conf/net%d/accept_ra:0', net) from mine;
+          select 'ipv4/conf/all/rp_filter:0';
+          select state from bindings where sandbox = '$1'"
 }
 
-# `whole POD SANDBOX`: all that the sandbox holds stands in the kernel, nothing more, and is ready.
+# `whole POD SANDBOX`: all that the sandbox holds stands in the kernel, nothing more, and is ready;
+# with the number of its rails.
 whole() {
-    rails_in "$1" | sort > /tmp/is
+    { rails_in "$1"; echo ready; } | sort > /tmp/is
     rails_of "$2" | sort > /tmp/must
-    ready=$(rows "select count(*) from leases join bindings using (sandbox)
-                  where sandbox = '$2' and state = 'ready'")
-    if cmp -s /tmp/is /tmp/must; then echo -n "whole:$ready"; else echo -n broken; diff /tmp/must /tmp/is >&2 || true; fi
+    if cmp -s /tmp/is /tmp/must
+    then echo -n "whole:$(grep -c ^link /tmp/is)"
+    else echo -n broken; diff /tmp/must /tmp/is >&2 || true
+    fi
 }
 
 attach() { podrail attach --netns /run/netns/"$1" --id "$2" --rails "$3" "${@:4}"; }
