@@ -85,8 +85,8 @@ impl Exhausted {
 }
 
 /// Finds `n` free addresses in each family of the pool. First those that count as never issued: in
-/// order after the cursor, and from the start of the block again after its end. Then those that were
-/// freed, the oldest release first. A cursor outside the block counts as none.
+/// order after the cursor, and from the start of the block again after its end. Then those that
+/// were freed, the oldest release first. A cursor outside the block counts as none.
 ///
 /// # Guarantees
 /// All `n` or nothing. No address that is in use, excluded, a gateway or outside the block.
