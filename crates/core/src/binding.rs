@@ -37,12 +37,14 @@
 
 mod cost;
 mod flow;
+mod menu;
 mod patterns;
 mod ports;
 mod prices;
 mod problem;
 mod report;
 mod search;
+mod shares;
 mod standing;
 
 use crate::config::Override;

@@ -27,6 +27,26 @@ pub(super) struct Cost {
     pub(super) order: i128,
 }
 
+impl Cost {
+    /// So many units that others do without.
+    pub(super) fn missing(units: i64) -> Self {
+        Self {
+            unmet: units,
+            ..Self::default()
+        }
+    }
+
+    /// The part that prices know.
+    pub(super) fn priceable(self) -> Self {
+        Self {
+            split: 0,
+            broken: 0,
+            order: 0,
+            ..self
+        }
+    }
+}
+
 impl Add for Cost {
     type Output = Self;
     fn add(self, other: Self) -> Self {

@@ -1,8 +1,8 @@
 //! From counts back to rails: which rail is for which GPU.
 
-use super::patterns::{Flow, flows};
 use super::problem::{Class, Need, Problem, signed};
 use super::search::Solution;
+use super::shares::{Flow, flows};
 use super::{Choice, Chosen, Plan, Served};
 use crate::topology::Topology;
 use std::cmp::Reverse;

@@ -2,10 +2,12 @@
 //! leave hope for a better plan than the best so far.
 
 use super::cost::Cost;
-use super::patterns::{Counts, Distances, Menu, Pattern, Patterns};
+use super::menu::{Menu, Terms};
+use super::patterns::{Counts, Pattern, Patterns};
 use super::ports;
 use super::prices::{Prices, harm_of};
 use super::problem::Problem;
+use super::shares::Shares;
 use super::standing::{Standing, Tables};
 use std::collections::BTreeMap;
 
@@ -31,8 +33,8 @@ pub(super) struct Solution {
 
 /// Finds it. The own need must not ask for more rails than there are with a free share.
 pub(super) fn solve(problem: &Problem) -> Solution {
-    let distances = Distances::default();
-    let mut search = Search::new(problem, &distances);
+    let shares = Shares::default();
+    let mut search = Search::new(problem, &shares);
     search.go(Cost::default(), &mut vec![]);
     Solution {
         counts: search.best,
@@ -46,7 +48,7 @@ type Key = (usize, Vec<usize>);
 
 struct Search<'a> {
     problem: &'a Problem,
-    distances: &'a Distances,
+    shares: &'a Shares,
     best: Vec<Counts>,
     /// That of the best plan.
     cost: Option<Cost>,
@@ -58,10 +60,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem, distances: &'a Distances) -> Self {
+    fn new(problem: &'a Problem, shares: &'a Shares) -> Self {
         Self {
             problem,
-            distances,
+            shares,
             best: vec![],
             cost: None,
             exact: true,
@@ -81,7 +83,7 @@ impl<'a> Search<'a> {
         let standing = Standing::after(self.problem, chosen, &mut self.tables);
         let menu = self.menu(&standing, None)?;
         let here = (&standing, chosen.len());
-        let mut patterns = Patterns::of(self.problem, self.distances, here, menu);
+        let mut patterns = Patterns::of(self.problem, self.shares, here, menu);
         let bound = spent + patterns.least()?;
         while let Some(least) = patterns.least() {
             self.effort += std::mem::take(&mut patterns.effort);
@@ -95,7 +97,7 @@ impl<'a> Search<'a> {
             chosen.push(pattern);
             let found = self.go(spent_then, chosen);
             let tried = chosen.pop();
-            let worse = found.is_none_or(|found| priceable(found) > priceable(spent + least));
+            let worse = found.is_none_or(|found| found.priceable() > (spent + least).priceable());
             if let Some(tried) = tried.filter(|_| worse && patterns.menus() < MENUS)
                 && let Some(menu) = self.menu(&standing, Some(&tried.counts))
             {
@@ -110,15 +112,19 @@ impl<'a> Search<'a> {
     fn menu(&mut self, standing: &Standing, near: Option<&[usize]>) -> Option<Menu> {
         self.effort += PRICING;
         let prices = Prices::of(self.problem, standing, near);
-        let (here, first) = ((standing, &prices), standing.served());
+        let menu = |place: usize, beside: Cost| {
+            let terms = Terms::of(standing, &prices, place, beside);
+            Menu::new(self.problem, place, terms)
+        };
+        let first = standing.served();
         let mut beside = prices.base;
         for place in first + 1..self.problem.needs.len() {
-            let menu = Menu::of(self.problem, here, place, Cost::default());
-            let mut patterns = Patterns::of(self.problem, self.distances, (standing, place), menu);
+            let menu = menu(place, Cost::default());
+            let mut patterns = Patterns::of(self.problem, self.shares, (standing, place), menu);
             beside = beside + patterns.least()?;
             self.effort += patterns.effort;
         }
-        Some(Menu::of(self.problem, here, first, beside))
+        Some(menu(first, beside))
     }
 
     fn is_hopeless(&self, bound: Cost) -> bool {
@@ -175,16 +181,6 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let known = self.harms.entry(left);
         *known.or_insert_with_key(|left| harm_of(problem, left))
-    }
-}
-
-/// The part of a cost that prices know.
-fn priceable(cost: Cost) -> Cost {
-    Cost {
-        split: 0,
-        broken: 0,
-        order: 0,
-        ..cost
     }
 }
 
