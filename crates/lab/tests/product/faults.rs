@@ -18,7 +18,7 @@ const HELPERS: &str = include_str!("faults/guest.sh");
 fn guest(node: &Node, script: &str) -> String {
     let text = format!("{HELPERS}\n{script}");
     let shell = node.lab.cmd(["bash", "-euo", "pipefail", "-c", &text]);
-    let output = shell.timeout(Duration::from_secs(600)).run().unwrap();
+    let output = shell.timeout(Duration::from_secs(1800)).run().unwrap();
     let said = output.stderr_text();
     assert_eq!(code(&output), 0, "{}\n{said}", output.text());
     // What was different is there; it is shown where an assertion of the caller fails.
