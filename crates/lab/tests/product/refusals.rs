@@ -111,10 +111,12 @@ fn what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing() {
         gpus(),
         counts(),
         rails_in_use(),
+        rails_in_groups(),
         namespaces(),
         ids(),
         conflicts(),
-        configurations(),
+        wrong_fields(),
+        no_configuration(),
         command_lines(),
         dumps(),
         places_of_state(),
@@ -243,12 +245,13 @@ fn counts() -> Vec<Case> {
     ]
 }
 
+const ALL_RAILS: &str = "$ATTACH --rails 16";
+
 fn rails_in_use() -> Vec<Case> {
-    let all = "$ATTACH --rails 16";
     vec![
         case(
             "rail down",
-            all,
+            ALL_RAILS,
             6,
             &[
                 "15 can be had",
@@ -259,14 +262,14 @@ fn rails_in_use() -> Vec<Case> {
         .with("ip link set rdma0 down", "ip link set rdma0 up"),
         case(
             "macvlan on a rail",
-            all,
+            ALL_RAILS,
             6,
             &["unusable: rail 3: a macvlan hangs on it"],
         )
         .with("ip link add mv0 link rdma3 type macvlan", "ip link del mv0"),
         case(
             "macvlan on a rail, in another namespace",
-            all,
+            ALL_RAILS,
             6,
             &[
                 "cannot attach rail 3 (rdma3) as net4",
@@ -281,7 +284,7 @@ fn rails_in_use() -> Vec<Case> {
         .after_reserving(),
         case(
             "IPvlan of another mode on a rail",
-            all,
+            ALL_RAILS,
             6,
             &["iv0 on its interface rdma2 is not in mode L2"],
         )
@@ -290,9 +293,14 @@ fn rails_in_use() -> Vec<Case> {
             "ip link del iv0",
         )
         .after_reserving(),
+    ]
+}
+
+fn rails_in_groups() -> Vec<Case> {
+    vec![
         case(
             "rail in a bridge",
-            all,
+            ALL_RAILS,
             6,
             &["unusable: rail 5: it is a port of br0"],
         )
@@ -302,7 +310,7 @@ fn rails_in_use() -> Vec<Case> {
         ),
         case(
             "rail in a bond",
-            all,
+            ALL_RAILS,
             6,
             &["unusable: rail 5: it is a port of bond7"],
         )
@@ -471,9 +479,12 @@ const CONFIG_FILES: &str = r"
     echo 'pool: { subnets: [10.239.255.0/24], blockSize: 32, block: 7 }' > eighth.yaml
     printf '%s\n' 'pool: { subnets: [10.239.255.0/24] }' 'rails: { mtu: 9000 }' > mtu.yaml";
 
-fn configurations() -> Vec<Case> {
-    let config =
-        |name, command, says| case(name, command, 3, says).with(CONFIG_FILES, "rm -r /run/case");
+/// A case with these files in the current folder.
+const fn config(name: &'static str, command: &'static str, says: &'static [&'static str]) -> Case {
+    case(name, command, 3, says).with(CONFIG_FILES, "rm -r /run/case")
+}
+
+fn wrong_fields() -> Vec<Case> {
     vec![
         config(
             "unknown field",
@@ -497,6 +508,24 @@ fn configurations() -> Vec<Case> {
                 "more: unknown field; known here: pool, rails, gpus",
             ],
         ),
+        config(
+            "eighth node of a subnet for seven",
+            "$ATTACH --rails 2 --config eighth.yaml",
+            &["pool.block: 7 is too high: 7 nodes fit, with 32 addresses each; allowed: 0 to 6"],
+        ),
+        config(
+            "MTU above that of the rail",
+            "$ATTACH --rails 2 --config mtu.yaml",
+            &[
+                "MTU 9000 of rail 0 is above the 4220 of its interface rdma0",
+                "rails.mtu",
+            ],
+        ),
+    ]
+}
+
+fn no_configuration() -> Vec<Case> {
+    vec![
         config(
             "no YAML",
             "$ATTACH --rails 2 --config broken.yaml",
@@ -523,19 +552,6 @@ fn configurations() -> Vec<Case> {
             &[
                 "there is no address pool: no-pool.yaml has no section 'pool'",
                 "subnets",
-            ],
-        ),
-        config(
-            "eighth node of a subnet for seven",
-            "$ATTACH --rails 2 --config eighth.yaml",
-            &["pool.block: 7 is too high: 7 nodes fit, with 32 addresses each; allowed: 0 to 6"],
-        ),
-        config(
-            "MTU above that of the rail",
-            "$ATTACH --rails 2 --config mtu.yaml",
-            &[
-                "MTU 9000 of rail 0 is above the 4220 of its interface rdma0",
-                "rails.mtu",
             ],
         ),
         case(

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where the state file is on the node.
-pub(crate) const STATE: &str = "/var/lib/podrail/state.db";
-
 /// The configuration of the tests: a block of 32, and both front-end NICs out: one carries the
 /// default route, the other the node's address (see [`Node::podrail`]).
 pub(crate) const CONFIG: &str = "\
@@ -43,7 +40,9 @@ impl Node {
     /// Replaces the configuration file.
     pub(crate) fn configure(&self, text: &str) {
         self.sh("mkdir -p /etc/podrail");
-        self.lab.write_file("/etc/podrail/config.yaml", 0o644, text.as_bytes()).unwrap();
+        self.lab
+            .write_file("/etc/podrail/config.yaml", 0o644, text.as_bytes())
+            .unwrap();
     }
 
     /// Runs the product in the host's namespace.
@@ -56,13 +55,21 @@ impl Node {
         let argv = std::iter::once("podrail").chain(words.split_whitespace());
         let node = self.lab.cmd(argv).env("PODRAIL_ROOT", "/lab/root");
         let node = node.env("PODRAIL_NODE_ADDRESS", "10.140.67.66");
-        env.iter().fold(node, |cmd, (key, value)| cmd.env(key, value)).run().unwrap()
+        env.iter()
+            .fold(node, |cmd, (key, value)| cmd.env(key, value))
+            .run()
+            .unwrap()
     }
 
     /// Runs the product, which must succeed; its standard output.
     pub(crate) fn podrail_ok(&self, words: &str) -> String {
         let output = self.podrail(words);
-        assert_eq!(code(&output), 0, "podrail {words}: {}", output.stderr_text());
+        assert_eq!(
+            code(&output),
+            0,
+            "podrail {words}: {}",
+            output.stderr_text()
+        );
         output.text()
     }
 
@@ -74,27 +81,40 @@ impl Node {
     /// Runs a script, which must succeed; its standard output.
     pub(crate) fn sh(&self, script: &str) -> String {
         let output = self.lab.sh(script).unwrap();
-        assert_eq!(code(&output), 0, "{script}: {} {}", output.text(), output.stderr_text());
+        assert_eq!(
+            code(&output),
+            0,
+            "{script}: {} {}",
+            output.text(),
+            output.stderr_text()
+        );
         output.text()
     }
 
     /// Makes an empty network namespace with `lo` up.
     pub(crate) fn pod(&self, name: &str) {
-        self.sh(&format!("ip netns add {name} && ip -n {name} link set lo up"));
+        self.sh(&format!(
+            "ip netns add {name} && ip -n {name} link set lo up"
+        ));
     }
 
     /// `ip -j …` as JSON.
     pub(crate) fn ip(&self, words: &str) -> Value {
         let text = self.sh(&format!("ip -j {words}"));
         // No object at all is an empty text.
-        if text.trim().is_empty() { Value::Array(vec![]) } else { serde_json::from_str(&text).unwrap() }
+        if text.trim().is_empty() {
+            Value::Array(vec![])
+        } else {
+            serde_json::from_str(&text).unwrap()
+        }
     }
 
     /// Everything that an attachment touches in the host and in the given namespaces, as text:
     /// links, addresses, rules, routes of all tables, the namespace's rp_filter, and the leases.
     /// Counters, lifetimes and the state of IPv6 address detection are left out.
     pub(crate) fn picture(&self, pods: &[&str]) -> String {
-        let mut script = String::from("echo == host; ip -d -j link | jq -cS '.[] | del(.stats, .stats64)';");
+        let mut script =
+            String::from("echo == host; ip -d -j link | jq -cS '.[] | del(.stats, .stats64)';");
         for pod in pods {
             script.push_str(&format!(
                 "echo == {pod}; ip -n {pod} -d -j link | jq -cS '.[]'; ip -n {pod} -j addr | \
@@ -104,7 +124,8 @@ impl Node {
                  ip netns exec {pod} cat /proc/sys/net/ipv4/conf/all/rp_filter; "
             ));
         }
-        script.push_str("echo == leases; podrail status -o json | jq -cS '.[] | [.sandbox, .rails]'");
+        script
+            .push_str("echo == leases; podrail status -o json | jq -cS '.[] | [.sandbox, .rails]'");
         self.sh(&script)
     }
 }
@@ -112,11 +133,6 @@ impl Node {
 /// Exit code of a command that was not killed.
 pub(crate) fn code(output: &Output) -> i32 {
     output.status.shell_code()
-}
-
-/// Exit code and standard error of a command that must fail, for one assertion on both.
-pub(crate) fn refusal(output: &Output) -> (i32, String) {
-    (code(output), output.stderr_text())
 }
 
 /// The product with its fault points, built once per test process.
@@ -128,11 +144,23 @@ fn program() -> PathBuf {
 fn build() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let words = ["build", "--quiet", "--package", "podrail", "--features", "faults"];
-    let status = Command::new(cargo).args(words).current_dir(&root).status().unwrap();
+    let words = [
+        "build",
+        "--quiet",
+        "--package",
+        "podrail",
+        "--features",
+        "faults",
+    ];
+    let status = Command::new(cargo)
+        .args(words)
+        .current_dir(&root)
+        .status()
+        .unwrap();
     assert!(status.success(), "cargo build of the product failed");
     // A copy: a build without the feature would put another program in its place.
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let copy = target.join("debug/podrail-with-faults");
     std::fs::copy(target.join("debug/podrail"), &copy).unwrap();
     copy
