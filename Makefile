@@ -13,6 +13,8 @@ setup:
 	@scripts/setup.sh
 
 setup-lab: setup
+	@echo "==> building the project's own tool (xtask; minutes the first time)"
+	@cargo build --quiet --package xtask
 	@cargo xtask lab setup
 
 bench: setup-lab
