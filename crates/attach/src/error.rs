@@ -17,7 +17,10 @@ pub enum AttachError {
         problem: Problem,
     },
     /// A step failed; everything before it was undone, except what `left` lists.
-    #[error("cannot attach rail {rail} ({parent}) as {child}{}", left_in_words(left))]
+    #[error(
+        "cannot attach rail {rail} ({parent}) as {child}{}",
+        left_in_words(left)
+    )]
     Step {
         /// The rail whose step failed.
         rail: RailIndex,

@@ -70,13 +70,29 @@ pub enum Command {
 #[derive(Debug, Args, Clone)]
 pub struct NodeArgs {
     /// Configuration file; without it /etc/podrail/config.yaml is read if it exists
-    #[arg(long, value_name = "FILE", env = "PODRAIL_CONFIG", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "PODRAIL_CONFIG",
+        hide_env_values = true
+    )]
     pub config: Option<PathBuf>,
     /// Read sysfs and /proc below this directory
-    #[arg(long, value_name = "DIR", default_value = "/", env = "PODRAIL_ROOT", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/",
+        env = "PODRAIL_ROOT",
+        hide_env_values = true
+    )]
     pub root: PathBuf,
     /// An address of this node: the interface that has it is a front-end NIC, not a rail
-    #[arg(long = "node-address", value_name = "IP", env = "PODRAIL_NODE_ADDRESS", hide_env_values = true)]
+    #[arg(
+        long = "node-address",
+        value_name = "IP",
+        env = "PODRAIL_NODE_ADDRESS",
+        hide_env_values = true
+    )]
     pub node_addresses: Vec<IpAddr>,
 }
 

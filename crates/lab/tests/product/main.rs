@@ -13,7 +13,7 @@
 
 mod support;
 
-mod journey;
 mod faults;
+mod journey;
 mod reference;
 mod refusals;
