@@ -30,7 +30,7 @@
 //! NICs at the same distance from every GPU form a class; a *pattern* says how many rails a pod
 //! takes from each class. A minimum-cost flow, which may cut rails into fractions, puts a price on
 //! the rails of each class (`prices`). With the prices the pods no longer compete: the cheapest
-//! pattern of each pod (`patterns`) adds up to a bound that nothing can beat. Pod after pod, the own
+//! pattern of each pod (`menu`, `patterns`) adds up to a bound that nothing can beat. Pod after pod, the own
 //! first, patterns are tried in the order of their bounds, with new prices for what each leaves to
 //! the others, until no bound is below the best plan (`search`). Inside a class the ports are dealt
 //! out exactly (`ports`).
@@ -250,9 +250,11 @@ fn list<T>(entries: &[T], in_words: impl Fn(&T) -> String) -> String {
 ///
 /// # Guarantees
 /// See the module. The work is bounded: after 50,000 candidates the best plan found is returned with
-/// `exact` false; it is still complete for the own pod. So is a plan that leaves out other demands:
-/// those beyond 31, and those whose numbers of GPUs have no common multiple below 2^20. They get an
-/// empty choice.
+/// `exact` false; it is still complete for the own pod. Up to four pods on 16 rails, or on 32 with one
+/// share each, stay below a tenth of that. What reaches it is a crowd of pods without GPUs in which
+/// little tells one plan from another: four that want three rails each among broken NICs, or eight
+/// and more. `exact` is false as well if other demands are left out: those beyond 31, and those
+/// whose numbers of GPUs have no common multiple below 2^20. They get an empty choice.
 ///
 /// # Errors
 /// Every demand must name GPUs of the node, each once. The own one must ask for no more rails than

@@ -84,6 +84,8 @@ pub(super) fn alone(class: &Class) -> Vec<Cost> {
 /// costs: split NICs of its own; the load is left out.
 pub(super) fn beside(class: &Class, wants: &[usize]) -> Vec<Cost> {
     let mut all: Wants = std::iter::once(0).chain(wants.iter().copied()).collect();
+    let mut deal = Deal::of(class, newcomer_score);
+    let whole = class.nics.iter().all(|nic| nic.size == 1);
     let mut costs = vec![];
     for rails in 0..=class.rails() {
         if let Some(newcomer) = all.first_mut() {
@@ -92,9 +94,9 @@ pub(super) fn beside(class: &Class, wants: &[usize]) -> Vec<Cost> {
         if !class.fits(&all) {
             break;
         }
-        let mut deal = Deal::of(class, newcomer_score);
-        let best = deal.best(0, &canonical(&all)).filter(|_| !deal.is_cut());
-        costs.push(best.unwrap_or_default());
+        // Nothing is a lower bound too, where the deal is cut or there is nothing to split.
+        let best = (!whole).then(|| deal.best(0, &canonical(&all))).flatten();
+        costs.push(best.filter(|_| !deal.is_cut()).unwrap_or_default());
     }
     costs
 }

@@ -57,6 +57,9 @@ struct Search<'a> {
     tables: Tables,
     deals: BTreeMap<Key, Option<Cost>>,
     harms: BTreeMap<Vec<usize>, Cost>,
+    /// Plans so far, as needs served and their rails by class, with the lowest cost of the pods by
+    /// themselves.
+    seen: BTreeMap<(usize, Vec<Vec<usize>>), Cost>,
 }
 
 impl<'a> Search<'a> {
@@ -71,6 +74,7 @@ impl<'a> Search<'a> {
             tables: BTreeMap::new(),
             deals: BTreeMap::new(),
             harms: BTreeMap::new(),
+            seen: BTreeMap::new(),
         }
     }
 
@@ -79,6 +83,9 @@ impl<'a> Search<'a> {
     fn go(&mut self, spent: Cost, chosen: &mut Vec<Pattern>) -> Option<Cost> {
         if chosen.len() == self.problem.needs.len() {
             return self.weigh(chosen);
+        }
+        if self.is_known(chosen) {
+            return Some(spent);
         }
         let standing = Standing::after(self.problem, chosen, &mut self.tables);
         let menu = self.menu(&standing, None)?;
@@ -127,6 +134,22 @@ impl<'a> Search<'a> {
         Some(menu(first, beside))
     }
 
+    /// Whether the same rails of each class went to as many pods before, at no higher cost: who has
+    /// which no longer matters, but for the own pod.
+    fn is_known(&mut self, chosen: &[Pattern]) -> bool {
+        let plain: Cost = chosen.iter().map(|pattern| pattern.plain).sum();
+        let classes = 0..self.problem.classes.len();
+        let state = classes.map(|class| sorted(key(chosen, class).1));
+        let known = self.seen.entry((chosen.len(), state.collect()));
+        let known = known.or_insert(Cost {
+            unmet: i64::MAX,
+            ..Cost::default()
+        });
+        let before = *known;
+        *known = before.min(plain);
+        before <= plain
+    }
+
     fn is_hopeless(&self, bound: Cost) -> bool {
         self.cost.is_some_and(|cost| bound >= cost)
     }
@@ -158,11 +181,8 @@ impl<'a> Search<'a> {
         Some(cost)
     }
 
-    fn deal(&mut self, (place, mut wants): Key) -> Option<Cost> {
-        if let Some((_, others)) = wants.split_first_mut() {
-            others.sort_unstable();
-        }
-        let key = (place, wants);
+    fn deal(&mut self, (place, wants): Key) -> Option<Cost> {
+        let key = (place, sorted(wants));
         if let Some(known) = self.deals.get(&key) {
             return *known;
         }
@@ -182,6 +202,14 @@ impl<'a> Search<'a> {
         let known = self.harms.entry(left);
         *known.or_insert_with_key(|left| harm_of(problem, left))
     }
+}
+
+/// The own pod first, the others in any order.
+fn sorted(mut wants: Vec<usize>) -> Vec<usize> {
+    if let Some((_, others)) = wants.split_first_mut() {
+        others.sort_unstable();
+    }
+    wants
 }
 
 fn key(chosen: &[Pattern], class: usize) -> Key {

@@ -36,7 +36,8 @@ impl Standing {
                 known.or_insert_with_key(|(_, wants)| Rc::new(ports::beside(class, wants)));
             splits.push(Rc::clone(beside));
         }
-        let classes = problem.classes.iter();
+        // Only the first of all needs is the own pod's.
+        let classes = problem.classes.iter().filter(|_| chosen.is_empty());
         Self {
             served: chosen.len(),
             taken,

@@ -4,11 +4,8 @@
 use super::nodes::*;
 use super::*;
 
-/// A tenth of what the search may look at: for the machines that there are.
-const TENTH: usize = 5_000;
-
-/// A little less than all of it: for twice as many rails.
-const MOST: usize = 40_000;
+/// A tenth of what the search may look at.
+const MOST: usize = 5_000;
 
 /// A small generator of its own: the scenes must not change from run to run.
 struct Dice(u64);
@@ -32,7 +29,7 @@ impl Dice {
 }
 
 /// GPUs of each pod.
-const PODS: [&[usize]; 16] = [
+const PODS: [&[usize]; 18] = [
     &[8],
     &[4],
     &[1],
@@ -49,6 +46,8 @@ const PODS: [&[usize]; 16] = [
     &[4, 2, 1, 1],
     &[1, 1, 1, 1],
     &[2, 2, 0, 0],
+    &[4, 0, 0, 0],
+    &[0, 0, 0, 0],
 ];
 
 /// Rails of a pod, from those that are its GPUs' fair share.
@@ -66,7 +65,8 @@ fn scenes(topology: &Topology) -> Vec<(Node<'_>, Vec<Demand>)> {
         for count in COUNTS {
             for round in [0, 1, 3] {
                 let mut dice = Dice(seed * 4 + round);
-                let in_use = round == 3;
+                // Four pods without GPUs among broken NICs can outgrow the bound (see `bind`).
+                let in_use = round == 3 && pods.iter().any(|gpus| *gpus > 0);
                 scenes.push(scene(topology, &mut dice, (pods, count, round > 0, in_use)));
             }
         }
@@ -95,12 +95,9 @@ fn scene<'a>(
         left -= held.len();
         node.bound
             .push(bound("held", &[], held.map(|rail| rail as u16)));
-        // Two shares on 32 rails are more than is promised to be exact.
-        node.shares_per_rail = if rails > 16 {
-            1
-        } else {
-            1 + dice.below(2) as u16
-        };
+        if rails <= 16 {
+            node.shares_per_rail += dice.below(2) as u16;
+        }
     }
     // The kubelet never admits pods for more slots than there are.
     let mut slots = left * usize::from(node.shares_per_rail);
@@ -114,15 +111,10 @@ fn scene<'a>(
 }
 
 fn check(name: &str, topology: &Topology) {
-    let most = if topology.rails.len() > 16 {
-        MOST
-    } else {
-        TENTH
-    };
     for (node, demands) in scenes(topology) {
         let (own, others) = demands.split_first().unwrap();
         let plan = bind(&node, own, others).unwrap();
-        let work = (plan.exact, plan.effort <= most);
+        let work = (plan.exact, plan.effort <= MOST);
         assert_eq!(
             work,
             (true, true),
