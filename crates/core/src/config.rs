@@ -167,8 +167,8 @@ fn read_rails(mut section: Section<'_>) -> RailSettings {
         .filter_map(read_override)
         .collect();
     let settings = RailSettings {
-        vendors: section.list("vendors"),
-        devices: section.list("devices"),
+        vendors: section.quoted_list("vendors"),
+        devices: section.quoted_list("devices"),
         drivers: section.list("drivers"),
         pci: section.list("pci"),
         netdevs: section.list("netdevs"),

@@ -101,6 +101,12 @@ pub enum Failure {
         /// As given.
         path: PathBuf,
     },
+    /// The path cannot stand in the state file.
+    #[error("the path {} of the network namespace is not UTF-8", path.display())]
+    NetnsPath {
+        /// As given.
+        path: PathBuf,
+    },
     /// The path names another namespace than the one that was attached.
     #[error("{} is another network namespace than the one that sandbox {sandbox} was attached to", path.display())]
     NetnsReplaced {
@@ -178,7 +184,7 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Check => Exit::Check,
-            Self::Id(_) | Self::GpuName(_) | Self::Gpu(_) => Exit::Usage,
+            Self::Id(_) | Self::GpuName(_) | Self::Gpu(_) | Self::NetnsPath { .. } => Exit::Usage,
             Self::ConfigRead { .. }
             | Self::ConfigSyntax { .. }
             | Self::ConfigFaults { .. }
@@ -219,6 +225,7 @@ impl Failure {
             Self::HostNamespace { .. } => {
                 "give the pod's or job's own namespace (ip netns add <name>)"
             }
+            Self::NetnsPath { .. } => "give another path, such as /proc/<pid>/ns/net",
             Self::NetnsReplaced { .. } => "run 'podrail detach' for this id, then attach again",
             Self::Netlink(NetlinkError::NoRdma) => {
                 "load the driver of the NICs (modprobe mlx5_ib) and try again"

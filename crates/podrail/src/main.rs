@@ -3,6 +3,7 @@
 use clap::Parser;
 use podrail::cli::Cli;
 use podrail::failure::{Failure, in_words};
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -11,7 +12,8 @@ fn main() -> ExitCode {
         Err(failure) => {
             // The check has said all there is to say.
             if !matches!(failure, Failure::Check) {
-                eprintln!("{}", in_words(&failure));
+                // Nobody may be there to read it; the exit code still tells.
+                let _ = writeln!(std::io::stderr(), "{}", in_words(&failure));
             }
             ExitCode::from(failure.exit() as u8)
         }

@@ -7,6 +7,7 @@ use podrail_core::plan::Alias;
 use podrail_core::verify::{Evidence, Memlock, RailInterface, gid_of, map};
 use podrail_netlink::{Link, NetNs, Rtnl};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::net::IpAddr;
 use std::path::Path;
@@ -40,7 +41,7 @@ pub fn look() -> Result<Evidence, Failure> {
         gids,
         openable: openable_devices(),
         pci_of: pci_addresses(),
-        allocated: allocated(std::env::vars()),
+        allocated: allocated(texts(std::env::vars_os())),
         expected: None,
         memlock: memlock()?,
     })
@@ -126,19 +127,27 @@ fn pci_addresses() -> BTreeMap<RdmaName, String> {
         .collect()
 }
 
+/// The variables that are text: `env::vars` panics at one that is not.
+fn texts(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (String, String)> {
+    variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// PCI addresses in the `PCIDEVICE_<RESOURCE>` variables that device plugins set; `…_INFO`
-/// variables hold JSON and are left out.
+/// variables hold JSON and are left out. Variables that name no device tell nothing.
 fn allocated(variables: impl Iterator<Item = (String, String)>) -> Option<BTreeSet<String>> {
-    let mut values = variables
+    let found: BTreeSet<String> = variables
         .filter(|(name, _)| name.starts_with("PCIDEVICE_") && !name.ends_with("_INFO"))
-        .map(|(_, value)| value)
-        .peekable();
-    values.peek()?;
-    Some(
-        values
-            .flat_map(|v| v.split(',').map(str::to_owned).collect::<Vec<_>>())
-            .collect(),
-    )
+        .flat_map(|(_, value)| {
+            let names = value
+                .split(',')
+                .map(|name| name.trim().to_ascii_lowercase());
+            names.filter(|name| !name.is_empty()).collect::<Vec<_>>()
+        })
+        .collect();
+    (!found.is_empty()).then_some(found)
 }
 
 fn memlock() -> Result<Memlock, Failure> {
@@ -177,6 +186,25 @@ mod tests {
             ("PCIDEVICE_NVIDIA_COM_HOSTDEV_INFO", "{}"),
         ]);
         assert_eq!(found.unwrap().len(), 2);
+        for nothing in ["", ",", " "] {
+            assert_eq!(vars(&[("PCIDEVICE_A", nothing)]), None, "{nothing:?}");
+        }
+        let odd = vars(&[("PCIDEVICE_A", "0000:0C:00.0, 0000:0c:00.1,")]).unwrap();
+        let odd: Vec<&str> = odd.iter().map(String::as_str).collect();
+        assert_eq!(odd, ["0000:0c:00.0", "0000:0c:00.1"]);
+    }
+
+    #[test]
+    fn a_variable_that_is_no_text_is_left_out() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(vec![0xff]);
+        let variables = [
+            ("X".into(), odd.clone()),
+            (odd, "1".into()),
+            ("Y".into(), "2".into()),
+        ];
+        let found: Vec<_> = texts(variables.into_iter()).collect();
+        assert_eq!(found, [("Y".to_owned(), "2".to_owned())]);
     }
 
     #[test]

@@ -5,11 +5,15 @@ use crate::failure::Failure;
 use podrail_core::config::{Config, Fault, Faults};
 use podrail_core::ipam::Pool;
 use podrail_host::{Pattern, Selectors};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Read when no other file is given, if it exists.
 const DEFAULT_PATH: &str = "/etc/podrail/config.yaml";
+
+/// Largest configuration, in bytes.
+const LARGEST: u64 = 1024 * 1024;
 
 /// Settings of this node.
 #[derive(Debug)]
@@ -61,13 +65,25 @@ impl Settings {
 
 fn read(given: Option<&Path>) -> Result<(Option<PathBuf>, String), Failure> {
     let path = given.unwrap_or(Path::new(DEFAULT_PATH)).to_owned();
-    match std::fs::read_to_string(&path) {
+    match read_bounded(&path) {
         Ok(text) => Ok((Some(path), text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && given.is_none() => {
             Ok((None, String::new()))
         }
         Err(source) => Err(Failure::ConfigRead { path, source }),
     }
+}
+
+/// The text of a file, unless it is larger than any configuration: a device has no end.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        let words = format!("larger than {LARGEST} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+    }
+    Ok(text)
 }
 
 /// The checks that need more than one field, or the matcher of another crate.
@@ -157,6 +173,15 @@ mod tests {
     fn what_is_no_yaml_or_not_there() {
         assert!(load("pool: [").unwrap_err().contains("is not valid YAML"));
         assert!(load("a: &a [*a]").is_err());
+        let endless = NodeArgs {
+            config: Some("/dev/zero".into()),
+            root: "/".into(),
+            node_addresses: vec![],
+        };
+        let error = Settings::load(&endless).unwrap_err();
+        let words = crate::failure::in_words(&error);
+        assert!(words.contains("larger than 1048576 bytes"), "{words}");
+        assert_eq!(error.exit(), crate::failure::Exit::Config);
         let missing = NodeArgs {
             config: Some("/nonexistent/x.yaml".into()),
             root: "/".into(),

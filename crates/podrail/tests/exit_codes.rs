@@ -69,3 +69,13 @@ fn page_help_and_program_have_the_same_exit_codes() {
     assert_eq!(of_the_page(), of_the_help());
     assert_eq!(of_the_help().into_keys().collect::<Vec<_>>(), codes());
 }
+
+#[test]
+fn an_error_that_nobody_can_read_keeps_its_exit_code() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_podrail"))
+        .args(["topo", "--config", "/nonexistent/config.yaml"])
+        .stderr(full.unwrap())
+        .status();
+    assert_eq!(status.unwrap().code(), Some(i32::from(Exit::Config as u8)));
+}

@@ -158,6 +158,26 @@ impl<'a> Section<'a> {
             .collect()
     }
 
+    /// A list of texts that look like numbers. One without quotes is a fault: YAML has read `0x15b3`
+    /// as 5555 by now, which could be meant as well.
+    pub(super) fn quoted_list<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Vec<T> {
+        let path = self.path(key);
+        let each = |(at, value): (usize, Value)| {
+            let path = format!("{path}[{at}]");
+            if value.is_number() {
+                let text = format!("YAML reads this as the number {value}: write it in quotes");
+                self.faults.add(&path, text);
+                return None;
+            }
+            parse_text(&path, &value, self.faults)
+        };
+        self.values(key)
+            .into_iter()
+            .enumerate()
+            .filter_map(each)
+            .collect()
+    }
+
     /// A list of sections; absent is empty.
     pub(super) fn sections(&mut self, key: &'static str) -> Vec<Section<'a>> {
         let path = self.path(key);

@@ -82,6 +82,18 @@ fn all_faults_come_together_with_their_paths() {
 }
 
 #[test]
+fn ids_without_quotes_are_refused_since_yaml_may_have_changed_them() {
+    // `vendors: [0x15b3]` and `vendors: [5555]` are the same document.
+    let document = json!({ "rails": { "vendors": [0x15b3], "devices": [1019] } });
+    let faults = Config::from_document(document).unwrap_err();
+    assert_eq!(
+        faults.to_string(),
+        "rails.vendors[0]: YAML reads this as the number 5555: write it in quotes\n\
+         rails.devices[0]: YAML reads this as the number 1019: write it in quotes"
+    );
+}
+
+#[test]
 fn a_pool_needs_a_subnet() {
     let faults = Config::from_document(json!({ "pool": {} })).unwrap_err();
     assert_eq!(faults.to_string(), "pool.subnets: is required");

@@ -13,7 +13,10 @@ const NODE_LIMIT: u32 = 1_000_000;
 /// taken, but none with definitions inside (`[...]`): those are what entity bombs are made of. The
 /// file that it names is never read.
 pub(super) fn parse<'a>(origin: &Path, text: &'a str) -> Result<Document<'a>, HostError> {
-    if doctype(text).is_some_and(|doctype| doctype.contains('[')) {
+    // The DOCTYPE's end is guessed (a `>` may be quoted, a comment may hold another DOCTYPE); an
+    // entity has no other spelling.
+    let bracket = doctype(text).is_some_and(|doctype| doctype.contains('['));
+    if bracket || text.contains("<!ENTITY") {
         let path = origin.to_owned();
         return Err(HostError::Entities { path });
     }

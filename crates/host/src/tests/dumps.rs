@@ -81,6 +81,16 @@ fn odd_nccl_dumps() {
 fn wrong_files_are_refused_with_a_hint() {
     let bomb = r#"<!DOCTYPE system [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><system>&b;</system>"#;
     assert!(matches!(parse(bomb), Err(HostError::Entities { .. })));
+    for disguise in [
+        r#"<!DOCTYPE system SYSTEM "a>b" [<!ENTITY a "aaaa">]><system>&a;</system>"#,
+        r#"<!-- <!DOCTYPE x> --><!DOCTYPE system [<!ENTITY a "aaaa">]><system>&a;</system>"#,
+    ] {
+        let refused = parse(disguise);
+        assert!(
+            matches!(refused, Err(HostError::Entities { .. })),
+            "{refused:?}"
+        );
+    }
     let deep = format!(
         "<system>{}{}</system>",
         "<pci>".repeat(5000),

@@ -17,6 +17,7 @@ use podrail_netlink::NetNs;
 use podrail_store::{Binding, BoundRail, Decision, Lease, Request, Snapshot, State, Store};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The setting of a whole namespace that an attachment changes.
@@ -53,7 +54,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<(), Failure> {
     let node = node::discover(&args.node, &settings)?;
     node::require_ready(&node.node)?;
     let gpus = gpus::resolve(&node.topology, &wanted)?;
-    let request = request(args, sandbox, &gpus, (&node, &netns));
+    let request = request(args, sandbox, &gpus, (&node, &netns))?;
     let job = Job {
         settings: &settings,
         pool,
@@ -85,21 +86,31 @@ fn request(
     sandbox: SandboxId,
     gpus: &[usize],
     (node, netns): (&Discovery, &NetNs),
-) -> Request {
+) -> Result<Request, Failure> {
     let gpus: Vec<_> = gpus
         .iter()
         .filter_map(|gpu| node.topology.gpus.get(*gpu))
         .map(|gpu| gpu.path.function)
         .collect();
-    let path = args.netns.to_string_lossy().into_owned();
-    Request {
+    let path = kept_path(&args.netns)?;
+    Ok(Request {
         sandbox,
         fingerprint: json!({ "netns": path, "gpus": gpus, "rails": args.rails }).to_string(),
         netns: path,
         netns_id: Some(netns_id(netns)),
         gpus,
         at: now(),
-    }
+    })
+}
+
+/// The path as detach will need it, from whatever directory: one that leads elsewhere by then
+/// would look like a namespace that is gone, and its addresses would be given away.
+fn kept_path(netns: &Path) -> Result<String, Failure> {
+    let absolute = std::path::absolute(netns).ok();
+    let text = absolute.and_then(|path| path.to_str().map(str::to_owned));
+    text.ok_or_else(|| Failure::NetnsPath {
+        path: netns.to_owned(),
+    })
 }
 
 fn now() -> i64 {
@@ -287,4 +298,24 @@ fn text(shown: &Shown) -> String {
         shown.summary(),
         view::table(&headers, &rows)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn the_path_of_a_namespace_is_kept_for_other_directories() {
+        let here = std::env::current_dir().unwrap();
+        let kept = kept_path(Path::new("netns/job1")).unwrap();
+        assert_eq!(Path::new(&kept), here.join("netns/job1"));
+        assert_eq!(
+            kept_path(Path::new("/run/netns/a")).unwrap(),
+            "/run/netns/a"
+        );
+        let odd = Path::new(std::ffi::OsStr::from_bytes(b"/run/\xff"));
+        let error = kept_path(odd).unwrap_err();
+        assert_eq!(error.exit(), crate::failure::Exit::Usage);
+    }
 }

@@ -37,13 +37,17 @@ fn namespace(args: &DetachArgs, binding: Option<&Binding>) -> Result<Option<NetN
     for path in args.netns.iter().chain(&attached) {
         let Some(netns) = open(path)? else { continue };
         match binding.and_then(|binding| binding.request.netns_id) {
+            // Even if it is the one this runs in: the caller may be in the pod's.
+            Some(id) if id == netns_id(&netns) => return Ok(Some(netns)),
             // A path may be used again for another namespace, which is none of our business.
-            Some(id) if id != netns_id(&netns) => note(&format!(
+            Some(_) => note(&format!(
                 "{} is not the namespace that {} was attached to: left alone",
                 path.display(),
                 args.id
             )),
-            _ => return Ok(Some(netns)),
+            // No rail is ever attached to the host's own.
+            None if netns.id() == NetNs::current()?.id() => {}
+            None => return Ok(Some(netns)),
         }
     }
     Ok(None)
@@ -52,7 +56,6 @@ fn namespace(args: &DetachArgs, binding: Option<&Binding>) -> Result<Option<NetN
 /// The namespace at a path; none if there is none any more: its children went with it.
 fn open(path: &Path) -> Result<Option<NetNs>, Failure> {
     match NetNs::open(path) {
-        Ok(netns) if netns.id() == NetNs::current()?.id() => Ok(None),
         Ok(netns) => Ok(Some(netns)),
         Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -93,5 +96,59 @@ fn say(
         Format::Text => print(&format!(
             "{sandbox}: removed {links} interfaces, freed {rails} rails and {addresses} addresses\n"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podrail_store::{BootId, NetnsId, Request, State};
+
+    const HERE: &str = "/proc/thread-self/ns/net";
+
+    fn binding(id: NetnsId) -> Binding {
+        Binding {
+            request: Request {
+                sandbox: SandboxId::parse("job1").unwrap(),
+                fingerprint: String::new(),
+                netns: HERE.into(),
+                netns_id: Some(id),
+                gpus: vec![],
+                at: 0,
+            },
+            state: State::Ready,
+            boot: BootId::parse("00000000-0000-4000-8000-000000000000").unwrap(),
+            rails: vec![],
+            leases: vec![],
+            plan: String::new(),
+        }
+    }
+
+    fn args(netns: Option<&str>) -> DetachArgs {
+        DetachArgs {
+            state: crate::cli::StateArgs { state: "x".into() },
+            id: "job1".into(),
+            netns: netns.map(PathBuf::from),
+            output: crate::cli::OutputArgs {
+                output: Format::Text,
+            },
+        }
+    }
+
+    /// Run in the pod (`ip netns exec job1 podrail detach`), it must not free addresses that are up.
+    #[test]
+    fn the_attached_namespace_is_cleaned_even_from_inside() {
+        // Opening a namespace enters it, which takes privileges.
+        let Ok(Some(here)) = open(Path::new(HERE)) else {
+            return;
+        };
+        let id = netns_id(&here);
+        let found = namespace(&args(None), Some(&binding(id))).unwrap();
+        assert_eq!(found.map(|netns| netns.id()), Some(here.id()));
+        let other = NetnsId { ino: 1, ..id };
+        let found = namespace(&args(None), Some(&binding(other))).unwrap();
+        assert!(found.is_none(), "another namespace is left alone");
+        let found = namespace(&args(Some(HERE)), None).unwrap();
+        assert!(found.is_none(), "the host's own is left alone");
     }
 }

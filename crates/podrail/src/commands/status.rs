@@ -72,7 +72,7 @@ fn ranges(numbers: &[u16]) -> String {
     let mut parts: Vec<(u16, u16)> = Vec::new();
     for &number in numbers {
         match parts.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
             _ => parts.push((number, number)),
         }
     }
