@@ -31,7 +31,7 @@ impl Machine {
             load_average()?
         );
         let command = format!(
-            "`make bench`: {} rounds, release build of {}",
+            "`cargo xtask bench --rounds {}`, release build of {}",
             run.rounds,
             said("git", &["describe", "--always", "--dirty=, with changes"])?
         );
