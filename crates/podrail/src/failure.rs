@@ -209,7 +209,8 @@ impl Failure {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Check | Self::Injected(_) | Self::Output(_) => return None,
+            Self::Check | Self::Injected(_) => return None,
+            Self::Output(_) => "what the command did stands: 'podrail status' shows who holds what",
             Self::Id(_) => "give the same --id to attach and detach, such as slurm-17",
             Self::GpuName(_) | Self::Gpu(_) => "see 'podrail topo' for the GPUs of this node",
             Self::ConfigRead { .. } => "give a readable file with --config, or none",

@@ -1,7 +1,7 @@
 //! One sandbox: its lock, its binding, its attachment in the state file.
 
 use crate::failure::Failure;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 use podrail_core::attachment::{Attachment, Held};
 use podrail_core::binding::Bound;
 use podrail_core::ids::SandboxId;
@@ -24,7 +24,10 @@ const LOCKS: u32 = 64;
 /// when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
+    sandbox: String,
     _file: Flock<File>,
+    /// One byte for each network namespace.
+    namespaces: File,
 }
 
 impl Lock {
@@ -51,16 +54,47 @@ impl Lock {
             .mode(0o700)
             .create(&dir)
             .map_err(failed)?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC)
-            .open(dir.join((link_group(sandbox) % LOCKS).to_string()))
-            .map_err(failed)?;
+        let open = |name: &str| {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .mode(0o600)
+                .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC)
+                .open(dir.join(name))
+                .map_err(failed)
+        };
+        let file = open(&(link_group(sandbox) % LOCKS).to_string())?;
+        let namespaces = open("namespaces")?;
         match Flock::lock(file, FlockArg::LockExclusive) {
-            Ok(file) => Ok(Self { _file: file }),
+            Ok(file) => Ok(Self {
+                sandbox: sandbox.to_string(),
+                _file: file,
+                namespaces,
+            }),
             Err((_, errno)) => Err(failed(io::Error::from(errno))),
+        }
+    }
+
+    /// Waits until no other sandbox is being attached to or detached from a namespace: both would
+    /// take the same interface indexes, or set `rp_filter` back under the other. Always after the
+    /// sandbox's own lock, so that nobody waits in a circle; given back with it.
+    ///
+    /// # Errors
+    /// The kernel refuses the lock.
+    pub fn with_namespace(&self, netns: NetnsId) -> Result<(), Failure> {
+        let byte = nix::libc::flock {
+            l_type: nix::libc::F_WRLCK as i16,
+            l_whence: nix::libc::SEEK_SET as i16,
+            l_start: netns.ino.cast_signed().max(0),
+            l_len: 1,
+            l_pid: 0,
+        };
+        match fcntl(&self.namespaces, FcntlArg::F_OFD_SETLKW(&byte)) {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(Failure::Lock {
+                sandbox: self.sandbox.clone(),
+                source: errno.into(),
+            }),
         }
     }
 }
@@ -221,4 +255,35 @@ pub fn netns_id(netns: &NetNs) -> NetnsId {
 #[must_use]
 pub fn is_ready(binding: &Binding) -> bool {
     binding.state == State::Ready
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn one_sandbox_at_a_time_works_in_a_namespace() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state.db");
+        let take = |id: &str| Lock::take(&state, &SandboxId::parse(id).unwrap()).unwrap();
+        let netns = |ino| NetnsId { dev: 4, ino };
+        let first = take("a");
+        first.with_namespace(netns(4_026_532_001)).unwrap();
+        let (say, hear) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let second = take("b");
+                second.with_namespace(netns(4_026_532_002)).unwrap();
+                say.send("other").unwrap();
+                second.with_namespace(netns(4_026_532_001)).unwrap();
+                say.send("same").unwrap();
+            });
+            assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok("other"));
+            assert!(hear.recv_timeout(Duration::from_millis(200)).is_err());
+            drop(first);
+            assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok("same"));
+        });
+    }
 }

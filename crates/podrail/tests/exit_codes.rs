@@ -79,3 +79,21 @@ fn an_error_that_nobody_can_read_keeps_its_exit_code() {
         .status();
     assert_eq!(status.unwrap().code(), Some(i32::from(Exit::Config as u8)));
 }
+
+#[test]
+fn output_that_cannot_be_written_undoes_nothing_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_podrail"))
+        .arg("status")
+        .arg("--state")
+        .arg(directory.path().join("state.db"))
+        .stdout(full.unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(Exit::Kernel as u8)));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot write the output"), "{said}");
+    assert!(said.contains("hint: what the command did stands"), "{said}");
+    assert!(PAGE.contains("`cannot write the output`"));
+}

@@ -123,8 +123,9 @@ fn now() -> i64 {
 /// Reserve, then attach; a fault on the way takes all back.
 fn carry_out(args: &AttachArgs, job: &Job<'_>) -> Result<Binding, Failure> {
     let sandbox = &job.request.sandbox;
-    let _lock = Lock::take(&args.state.state, sandbox)?;
+    let lock = Lock::take(&args.state.state, sandbox)?;
     let mut store = open_state(&args.state.state)?;
+    lock.with_namespace(netns_id(&job.netns))?;
     let reserved = store.reserve(&job.request, |snapshot| decision(job, snapshot))?;
     let mut binding = reserved.binding().clone();
     let attachment = attachment(&binding)?;

@@ -18,11 +18,14 @@ use std::path::{Path, PathBuf};
 /// stays reserved.
 pub(super) fn run(args: &DetachArgs) -> Result<(), Failure> {
     let sandbox = SandboxId::parse(&args.id)?;
-    let _lock = Lock::take(&args.state.state, &sandbox)?;
+    let lock = Lock::take(&args.state.state, &sandbox)?;
     let mut store = open_state(&args.state.state)?;
     let binding = store.get(&sandbox)?;
     let links = match namespace(args, binding.as_ref())? {
-        Some(netns) => detach(&target(&sandbox, binding.as_ref()), &netns)?,
+        Some(netns) => {
+            lock.with_namespace(netns_id(&netns))?;
+            detach(&target(&sandbox, binding.as_ref()), &netns)?
+        }
         None => 0,
     };
     faults::reach("detached", 0).map_err(Failure::Injected)?;
