@@ -39,9 +39,9 @@ rails_in() {
         elif .priority and .protocol == "112" then "rule \(.src) \(.table) \(.priority)"
         elif .dst and .protocol == "112" then "route \(.dst) \(.dev) \(.table) \(.prefsrc)"
         else empty end'
-    nsenter --net=/run/netns/"$1" bash -c 'cd /proc/sys/net && grep . ipv4/conf/all/rp_filter \
-        ipv4/conf/net*/{arp_announce,arp_filter,arp_ignore,rp_filter,accept_local} \
-        ipv6/conf/net*/accept_ra'
+    nsenter --net=/run/netns/"$1" sh -c 'cd /proc/sys/net && grep . ipv4/conf/all/rp_filter \
+        ipv4/conf/net*/arp_announce ipv4/conf/net*/arp_filter ipv4/conf/net*/arp_ignore \
+        ipv4/conf/net*/rp_filter ipv4/conf/net*/accept_local ipv6/conf/net*/accept_ra'
 }
 
 # The same lines as they must be, given what a sandbox holds.

@@ -41,8 +41,11 @@ const DETACH: [&str; 6] = [
 /// Attach and detach in turns over the steps, both for some, and a killed detach behind as many
 /// attaches as there are ways to kill one.
 fn cases() -> Vec<Case> {
+    // In the middle of the stages between, half of the children look like the first, half like the
+    // last: that is left to the errors, which cost less.
     let steps = some_steps()
         .into_iter()
+        .filter(|(stage, n)| *n != 7 || ["create", "file", "rule"].contains(stage))
         .map(|(stage, n)| format!("{stage}:{n}"));
     let around = ["reserved:0", "attached:0", "ready:0"].map(String::from);
     let points: Vec<String> = steps.chain(around).collect();
