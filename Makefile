@@ -3,22 +3,25 @@
 
 SHELL := /bin/bash
 
-demo: setup-lab
-	@cargo xtask demo
+PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/debug
 
-test: setup-lab
+demo: setup-lab
+	@PODRAIL_BIN_PODRAIL=$(PROGRAMS)/podrail PODRAIL_BIN_PODRAIL_LAB_AGENT=$(PROGRAMS)/podrail-lab-agent \
+		$(PROGRAMS)/xtask demo
+
+test: setup
 	@scripts/test.sh
 
 setup:
 	@scripts/setup.sh
 
 setup-lab: setup
-	@echo "==> building the project's own tool (xtask; minutes the first time)"
-	@cargo build --quiet --package xtask
-	@cargo xtask lab setup
+	@echo "==> building (minutes the first time)"
+	@cargo build --quiet --workspace
+	@$(PROGRAMS)/xtask lab setup
 
 bench: setup-lab
-	@cargo xtask bench
+	@$(PROGRAMS)/xtask bench
 
 fmt:
 	@cargo fmt --all
