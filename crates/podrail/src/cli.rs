@@ -16,7 +16,7 @@ Exit codes:
   6  the node is not ready for rails (RDMA mode, IPvlan, a rail that is down or in use)
   7  the network namespace is missing, is none, or may not be entered
   8  the state file cannot be used
-  9  the kernel refused a step; what was done has been undone";
+  9  the kernel refused a step: an attach was undone, what a detach left is listed";
 
 /// Gives a pod or a job the RDMA rails next to its GPUs, over IPvlan.
 #[derive(Debug, Parser)]
@@ -86,11 +86,12 @@ pub struct NodeArgs {
         hide_env_values = true
     )]
     pub root: PathBuf,
-    /// An address of this node: the interface that has it is a front-end NIC, not a rail
+    /// Addresses of this node: an interface that has one is a front-end NIC, not a rail
     #[arg(
         long = "node-address",
         value_name = "IP",
         env = "PODRAIL_NODE_ADDRESS",
+        value_delimiter = ',',
         hide_env_values = true
     )]
     pub node_addresses: Vec<IpAddr>,

@@ -59,6 +59,7 @@ fn pods_at_work_on_s8() {
     run(&node, check::what_is_missing_is_named);
     run(&node, check::case_06_little_memory_to_lock_is_named);
     run(&node, gone::case_08_15_detach_without_a_namespace);
+    run(&node, gone::a_namespace_without_a_path_is_cleaned);
     run(&node, gone::case_15_detach_after_a_flush_of_rules);
     run(&node, gone::case_18_what_took_the_path_is_left_alone);
 }

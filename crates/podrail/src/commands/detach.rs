@@ -6,9 +6,11 @@ use crate::output::{note, print, print_json};
 use crate::sandbox::{Lock, attachment, netns_id, open_state};
 use podrail_attach::{Target, detach, faults};
 use podrail_core::ids::SandboxId;
-use podrail_netlink::{NetNs, NetNsError};
+use podrail_core::plan::Alias;
+use podrail_netlink::{Link, NetNs, NetNsError, Rtnl};
 use podrail_store::{Binding, Released};
 use serde_json::json;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Runs the command.
@@ -53,7 +55,36 @@ fn namespace(args: &DetachArgs, binding: Option<&Binding>) -> Result<Option<NetN
             None => return Ok(Some(netns)),
         }
     }
-    Ok(None)
+    Ok(binding.and_then(elsewhere))
+}
+
+/// The attached namespace by another path than the one that is gone: a process that is still in
+/// it, or a name of `ip netns`. Its addresses are up, so they must not be freed before it is
+/// cleaned. Inodes are used again, hence only a namespace that has a rail of this sandbox counts.
+fn elsewhere(binding: &Binding) -> Option<NetNs> {
+    let id = binding.request.netns_id?;
+    let same = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|file| file.dev() == id.dev && file.ino() == id.ino)
+    };
+    let processes = entries("/proc").map(|process| process.join("ns/net"));
+    let mut paths = processes.chain(entries("/run/netns")).filter(same);
+    let netns = paths.find_map(|path| NetNs::open(path).ok())?;
+    let links = Rtnl::open_in(&netns).and_then(|mut inside| inside.links());
+    let ours = |link: &Link| {
+        let alias = link
+            .alias
+            .as_deref()
+            .and_then(|alias| Alias::parse(alias).ok());
+        alias.is_some_and(|alias| alias.sandbox == binding.request.sandbox)
+    };
+    links
+        .is_ok_and(|links| links.iter().any(ours))
+        .then_some(netns)
+}
+
+fn entries(dir: &str) -> impl Iterator<Item = PathBuf> {
+    let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    found.map(|entry| entry.path())
 }
 
 /// The namespace at a path; none if there is none any more: its children went with it.

@@ -18,6 +18,28 @@ pub(super) fn case_08_15_detach_without_a_namespace(node: &Node) {
     node.pod("pod1");
 }
 
+/// The path is gone, the namespace is not: its addresses are up, and go before they are free.
+pub(super) fn a_namespace_without_a_path_is_cleaned(node: &Node) {
+    attach(node, "pod1", "--rails 8");
+    let holder = node.sh(
+        "ip netns exec pod1 sleep 1000 >/dev/null 2>&1 </dev/null & pid=$!
+         for try in $(seq 500); do
+             [ \"$(cat /proc/$pid/comm)\" = sleep ] && { echo $pid; exit; }
+         done
+         cat /proc/$pid/comm; exit 1",
+    );
+    node.sh(&format!("ip netns del pod1; test ! -e {PATH}"));
+    let removed = node.podrail_json("detach --id pod1");
+    assert_eq!(removed["interfaces"], 8, "{removed}");
+    let pid = holder.trim();
+    let left = node.sh(&format!(
+        "nsenter -t {pid} -n ip -br link show type ipvlan; kill {pid}"
+    ));
+    assert_eq!(left, "");
+    assert_nothing_held(node);
+    node.pod("pod1");
+}
+
 pub(super) fn case_15_detach_after_a_flush_of_rules(node: &Node) {
     attach(node, "pod1", "--rails 8");
     in_pod(node, "pod1", "ip rule flush");
