@@ -58,9 +58,9 @@ const READING: &str = "\
 - **Level L2.** The kernel is real, the machine is emulated: milliseconds here are not milliseconds of a real node. Only
   the ratios mean something, and only between two commands of the same run. An emulator also changes ratios: it makes
   instructions slower, but not the kernel's waits (RCU grace periods) by the same factor.
-- Times are the guest's clock around one command, start and end of its process included. Each is the median of all
-  rounds, with the quartiles in brackets. A/B is the ratio of the medians; in brackets the quartiles of A/B within each
-  round. Below 1, A is quicker.
+- Times are the guest's clock around one command, start and end of its process included; the last table shows what
+  these alone cost. Each is the median of all rounds, with the quartiles in brackets. A/B is the median of the ratios
+  within each round, and their quartiles. Below 1, A is quicker.
 - Both sides run on the same node, in turn; every second round runs in reverse order. One round before the first is
   not counted. After each command there is a pause of 0.1 s, and the children in the pod are counted.
 - Before the first round both ways to attach are compared: links, addresses, rules, routes and sysctls of the pod are
@@ -122,8 +122,8 @@ fn millis(spread: &Spread) -> String {
 }
 
 fn ratio(pair: &Pair) -> String {
-    let Spread { low, high, .. } = pair.ratios;
-    format!("{:.2} ({low:.2}-{high:.2})", pair.ratio)
+    let Spread { low, median, high } = pair.ratio;
+    format!("{median:.2} ({low:.2}-{high:.2})")
 }
 
 /// A Markdown table that is one on a terminal too.

@@ -23,10 +23,8 @@ pub(super) struct Spread {
 pub(super) struct Pair {
     pub(super) a: Spread,
     pub(super) b: Spread,
-    /// Median of A divided by median of B.
-    pub(super) ratio: f64,
-    /// Of A/B within each round.
-    pub(super) ratios: Spread,
+    /// Of A/B within each round: a machine that slows down half-way slows both sides.
+    pub(super) ratio: Spread,
 }
 
 impl Samples {
@@ -65,18 +63,10 @@ impl Samples {
             bail!("{rails} rails: not the same rounds on both sides");
         }
         let ratios = a.values().zip(b.values());
-        let ratios = Spread::of(ratios.map(|(a, b)| millis(*a) / millis(*b)).collect());
-        let (a, b) = (spread(a), spread(b));
-        let (a, b, ratios) = (a.zip(b).zip(ratios))
-            .map(|((a, b), ratios)| (a, b, ratios))
-            .context("no round was measured")?;
-        let ratio = a.median / b.median;
-        Ok(Pair {
-            a,
-            b,
-            ratio,
-            ratios,
-        })
+        let ratio = Spread::of(ratios.map(|(a, b)| millis(*a) / millis(*b)).collect());
+        let all = spread(a).zip(spread(b)).zip(ratio);
+        let ((a, b), ratio) = all.context("no round was measured")?;
+        Ok(Pair { a, b, ratio })
     }
 
     fn times(&self, command: &str, rails: u32) -> Result<&Times> {
