@@ -20,9 +20,8 @@ cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
 step "building programs and tests"
 cargo build --quiet --workspace --all-targets --all-features
 programs=$(cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)
-cp "$programs/podrail" "$programs/podrail-with-faults"
-export PODRAIL_BIN_PODRAIL=$programs/podrail-with-faults
-export PODRAIL_BIN_PODRAIL_WITH_FAULTS=$programs/podrail-with-faults
+export PODRAIL_BIN_PODRAIL=$programs/podrail
+export PODRAIL_BIN_PODRAIL_WITH_FAULTS=$programs/podrail
 export PODRAIL_BIN_PODRAIL_LAB_AGENT=$programs/podrail-lab-agent
 
 step "virtual nodes: kernel and programs"
