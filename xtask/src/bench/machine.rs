@@ -3,6 +3,9 @@
 use anyhow::{Context, Result};
 use std::process::Command;
 
+/// The repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
 /// Facts, in the page's order.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -33,7 +36,7 @@ impl Machine {
         let command = format!(
             "`cargo xtask bench --rounds {}`, release build of {}",
             run.rounds,
-            said("git", &["describe", "--always", "--dirty=, with changes"])?
+            revision()?
         );
         Ok(Self {
             facts: vec![
@@ -67,6 +70,23 @@ pub(super) fn load_average() -> Result<String> {
 
 fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("read {path}"))
+}
+
+/// The commit, and whether the program was built from something else.
+fn revision() -> Result<String> {
+    let commit = said("git", &["-C", ROOT, "rev-parse", "--short", "HEAD"])?;
+    let sources = ["crates", "Cargo.toml", "Cargo.lock"];
+    let words = [
+        ["-C", ROOT, "diff", "--quiet", "HEAD", "--"].as_slice(),
+        &sources,
+    ]
+    .concat();
+    let same = Command::new("git")
+        .args(words)
+        .status()
+        .context("run git")?;
+    let changes = if same.success() { "" } else { ", with changes" };
+    Ok(format!("{commit}{changes}"))
 }
 
 /// The first line that a program prints.
