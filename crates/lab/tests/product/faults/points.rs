@@ -22,15 +22,11 @@ pub(super) fn some_steps() -> Vec<(&'static str, usize)> {
     STAGES.into_iter().flat_map(of).collect()
 }
 
-/// All of `create`, where a child has nothing yet but its name and its group; then [`some_steps`].
+/// Every step of every stage, and the points around them.
 fn error_points() -> Vec<String> {
-    let creates = (0..16).map(|n| ("create", n));
-    let others = some_steps()
-        .into_iter()
-        .filter(|(stage, _)| *stage != "create");
-    let steps = creates
-        .chain(others)
-        .map(|(stage, n)| format!("{stage}:{n}"));
+    let of = |(stage, steps): (&'static str, usize)| (0..steps).map(move |n| (stage, n));
+    let steps = STAGES.into_iter().flat_map(of);
+    let steps = steps.map(|(stage, n)| format!("{stage}:{n}"));
     let around = ["reserved:0", "attached:0"].map(String::from);
     steps.chain(around).collect()
 }
