@@ -3,10 +3,12 @@
 mod name;
 mod net;
 mod pci;
+mod slot;
 
-pub use name::{GpuUuid, IfName, RdmaName, SandboxId};
+pub use name::{GpuUuid, IfName, KubeName, PodUid, RdmaName, ResourceName, SandboxId};
 pub use net::{MacAddr, RailIndex};
 pub use pci::{NicId, PciAddr, RootId};
+pub use slot::SlotId;
 
 /// A text that is not a valid id: which kind, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -10,5 +10,6 @@ pub mod gpus;
 pub mod ids;
 pub mod ipam;
 pub mod plan;
+pub mod pods;
 pub mod topology;
 pub mod verify;

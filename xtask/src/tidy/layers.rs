@@ -5,14 +5,15 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::path::Path;
 
 /// Each crate and the crates of ours that it may use outside its tests.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("podrail-core", &[]),
     ("podrail-host", &["podrail-core"]),
     ("podrail-netlink", &["podrail-core"]),
     ("podrail-store", &["podrail-core"]),
+    ("podrail-kubelet", &["podrail-core"]),
     ("podrail-attach", &["podrail-core", "podrail-netlink"]),
     (
-        "podrail",
+        "podrail-node",
         &[
             "podrail-core",
             "podrail-host",
@@ -21,8 +22,35 @@ const LAYERS: [(&str, &[&str]); 8] = [
             "podrail-attach",
         ],
     ),
+    ("podrail-cni", &BELOW_PROGRAMS),
+    ("podrail-agent", &BELOW_PROGRAMS),
+    (
+        "podrail",
+        &[
+            "podrail-core",
+            "podrail-host",
+            "podrail-netlink",
+            "podrail-store",
+            "podrail-attach",
+            "podrail-node",
+            "podrail-kubelet",
+            "podrail-agent",
+        ],
+    ),
+    ("podrail-testkit", &["podrail-core", "podrail-kubelet"]),
     ("podrail-lab", &["podrail-core"]),
-    ("xtask", &["podrail-lab"]),
+    ("xtask", &["podrail-core", "podrail-testkit", "podrail-lab"]),
+];
+
+/// What the plugin and the agent may use.
+const BELOW_PROGRAMS: [&str; 7] = [
+    "podrail-core",
+    "podrail-host",
+    "podrail-netlink",
+    "podrail-store",
+    "podrail-attach",
+    "podrail-node",
+    "podrail-kubelet",
 ];
 
 /// What the pure crate may use of others. Anything that does I/O is absent.

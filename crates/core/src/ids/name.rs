@@ -58,6 +58,23 @@ name_id!(
     is_sandbox_id
 );
 name_id!(
+    /// UID of a pod, as the API server makes it or, for a static pod, the kubelet (a hash).
+    PodUid, "pod UID", "1 to 63 letters, digits or '-'",
+    is_pod_uid
+);
+name_id!(
+    /// Name of a Kubernetes object (RFC 1123 subdomain), as pods and namespaces have it.
+    KubeName, "name",
+    "1 to 253 lower-case letters, digits, '-' or '.', the first and last a letter or a digit",
+    is_kube_name
+);
+name_id!(
+    /// Extended resource that the kubelet counts: `podrail.io/rail`, `nvidia.com/hostdev`.
+    ResourceName, "resource name",
+    "a domain, '/' and a name of 1 to 63 letters, digits, '-', '_' or '.': podrail.io/rail",
+    is_resource_name
+);
+name_id!(
     /// UUID of a GPU as its driver prints it (`GPU-5a8b…`), without any sharing suffix.
     GpuUuid, "GPU UUID", "'GPU-' and 1 to 60 hexadecimal digits or '-'",
     is_gpu_uuid
@@ -93,5 +110,33 @@ fn is_sandbox_id(text: &str) -> bool {
 fn is_gpu_uuid(text: &str) -> bool {
     text.strip_prefix("GPU-").is_some_and(|rest| {
         (1..=60).contains(&rest.len()) && rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+    })
+}
+
+fn is_pod_uid(text: &str) -> bool {
+    (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+fn is_kube_name(text: &str) -> bool {
+    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    (1..=253).contains(&text.len())
+        && edge(text.bytes().next())
+        && edge(text.bytes().next_back())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+}
+
+fn is_resource_name(text: &str) -> bool {
+    let alphanumeric = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+    text.split_once('/').is_some_and(|(domain, name)| {
+        // The kubelet refuses its own names for extended resources.
+        is_kube_name(domain)
+            && domain != "kubernetes.io"
+            && !domain.ends_with(".kubernetes.io")
+            && (1..=63).contains(&name.len())
+            && is_word(name)
+            && alphanumeric(name.bytes().next())
+            && alphanumeric(name.bytes().next_back())
     })
 }

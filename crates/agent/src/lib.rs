@@ -1,0 +1,1 @@
+//! The node agent: slots for the kubelet, health, garbage, metrics, installation.

@@ -1,0 +1,1 @@
+//! The CNI plugin: binds a pod's slots to rails at ADD.

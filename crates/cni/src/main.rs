@@ -1,0 +1,3 @@
+//! Entry of `podrail-cni`.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! One node: configuration, facts, locks, and carrying a decision out.

@@ -1,0 +1,1 @@
+//! Stand-ins that keep state: a kubelet that drives a real container runtime.
