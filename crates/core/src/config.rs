@@ -2,32 +2,69 @@
 //!
 //! Parsing of YAML is the program's; this reads the neutral document that comes out of it.
 
-use crate::ids::{NicId, PciAddr};
+use crate::ids::{NicId, PciAddr, ResourceName};
 use crate::topology::Level;
 use ipnet::IpNet;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::net::IpAddr;
 
 mod doc;
+mod networks;
 pub use doc::{Fault, Faults};
 use doc::{FaultList, Section};
+pub use networks::{NetworkNames, RailNetwork, RailRef};
 
 /// Largest number of pods that may share a rail.
 const MOST_SHARES: u32 = 64;
 
 /// Settings of a node. `Config::default()` discovers everything and has no pool.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// What the kubelet counts slots as; `podrail.io/rail` unless given.
+    pub resource: ResourceName,
     /// Where addresses come from.
     pub pool: Option<PoolSettings>,
     /// Which ports are rails, and how they are handed out.
     pub rails: RailSettings,
     /// Whether any display-class function counts as a GPU (virtual nodes).
     pub generic_gpus: bool,
+    /// Networks of the pods' annotation that are rails; no network can be two of them.
+    pub networks: Vec<RailNetwork>,
+    /// What containers are given besides their verbs devices.
+    pub cdi: CdiSettings,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            resource: default_resource(),
+            pool: None,
+            rails: RailSettings::default(),
+            generic_gpus: false,
+            networks: vec![],
+            cdi: CdiSettings::default(),
+        }
+    }
+}
+
+fn default_resource() -> ResourceName {
+    ResourceName::parse("podrail.io/rail")
+        .unwrap_or_else(|_| unreachable!("podrail.io/rail is a valid resource name"))
+}
+
+/// Device nodes that a container is given only if the operator says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct CdiSettings {
+    /// `/dev/infiniband/umadN`: management datagrams (subnet tools).
+    pub umad: bool,
+    /// `/dev/infiniband/issmN`: acting as a subnet manager.
+    pub issm: bool,
 }
 
 /// The address pool, as written; `ipam` checks how the parts fit together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PoolSettings {
     /// Name, for messages.
     pub name: String,
@@ -45,7 +82,8 @@ pub struct PoolSettings {
 
 /// Which ports are rails, and how they are handed out. Empty lists match everything; patterns have
 /// `*` and `?` as wildcards and are checked by `host`, which matches them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RailSettings {
     /// PCI vendor ids, four hexadecimal digits.
     pub vendors: Vec<HexId>,
@@ -96,6 +134,12 @@ impl Default for RailSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HexId(pub u16);
 
+impl Serialize for HexId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:04x}", self.0))
+    }
+}
+
 impl std::str::FromStr for HexId {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -109,7 +153,7 @@ impl std::str::FromStr for HexId {
 
 /// A distance that the operator knows better than the PCIe tree (ConnectX-8 Data Direct hides the
 /// real root).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Override {
     /// The GPU.
     pub gpu: PciAddr,
@@ -124,14 +168,33 @@ impl Config {
     pub fn from_document(document: Value) -> Result<Self, Faults> {
         let faults = FaultList::default();
         let mut root = Section::new("", document, &faults);
+        let resource = root.parsed("resource").unwrap_or_else(default_resource);
         let pool = root.section("pool").and_then(read_pool);
         let rails = root.section("rails").map(read_rails).unwrap_or_default();
         let generic_gpus = root.section("gpus").map(read_gpus).unwrap_or_default();
+        let networks = networks::read(root.sections("networks"), &faults);
+        let cdi = root.section("cdi").map(read_cdi).unwrap_or_default();
         root.finish();
         faults.result(Self {
+            resource,
             pool,
             rails,
             generic_gpus,
+            networks,
+            cdi,
+        })
+    }
+
+    /// The document that reads as these settings: what the agent keeps for the plugin.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        json!({
+            "resource": self.resource,
+            "pool": self.pool,
+            "rails": self.rails,
+            "gpus": { "generic": self.generic_gpus },
+            "networks": self.networks,
+            "cdi": self.cdi,
         })
     }
 }
@@ -200,6 +263,13 @@ fn read_gpus(mut section: Section<'_>) -> bool {
     let generic = section.flag("generic").unwrap_or(false);
     section.finish();
     generic
+}
+
+fn read_cdi(mut section: Section<'_>) -> CdiSettings {
+    let umad = section.flag("umad").unwrap_or(false);
+    let issm = section.flag("issm").unwrap_or(false);
+    section.finish();
+    CdiSettings { umad, issm }
 }
 
 #[cfg(test)]

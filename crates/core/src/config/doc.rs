@@ -201,6 +201,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Reports what is wrong with a field.
+    pub(super) fn fault(&self, key: &str, text: &str) {
+        self.faults.add(&self.path(key), text);
+    }
+
     /// Reports that a field has to be there.
     pub(super) fn missing(&self, key: &str) {
         self.faults.add(&self.path(key), "is required");

@@ -24,8 +24,22 @@ fn every_field() {
             "overrides": [{ "gpu": "0000:0f:00.0", "nic": "0000:0c:00", "level": "switch" }],
         },
         "gpus": { "generic": true },
+        "resource": "nvidia.com/hostdev",
+        "networks": [
+            { "name": "rdma-ipvlan-{rail}", "namespace": "default" },
+            { "name": "storage", "rail": 3 },
+            { "name": "backup", "namespace": "jobs", "netdev": "rdma7" },
+        ],
+        "cdi": { "umad": true, "issm": true },
     }))
     .unwrap();
+    assert_eq!(
+        Config::from_document(config.document()).as_ref(),
+        Ok(&config)
+    );
+    assert_eq!(config.resource.as_str(), "nvidia.com/hostdev");
+    assert_eq!(config.networks.len(), 3);
+    assert!(config.cdi.umad && config.cdi.issm);
     let pool = config.pool.unwrap();
     assert_eq!(
         (pool.name.as_str(), pool.block_size, pool.block),
@@ -79,6 +93,132 @@ fn all_faults_come_together_with_their_paths() {
         text.contains("rails.shares: 65 is not a whole number from 1 to 64"),
         "{text}"
     );
+}
+
+#[test]
+fn the_default_survives_its_document() {
+    let config = Config::default();
+    assert_eq!(config.resource.as_str(), "podrail.io/rail");
+    assert_eq!(Config::from_document(config.document()), Ok(config));
+}
+
+#[test]
+fn networks_name_one_rail_each() {
+    let config = Config::from_document(json!({ "networks": [
+        { "name": "rdma-ipvlan-{rail}", "namespace": "default" },
+        { "name": "rdma-ipvlan-0", "namespace": "jobs", "netdev": "rdma9" },
+        { "name": "storage", "rail": 3 },
+    ] }))
+    .unwrap();
+    let rail = |namespace: &str, name: &str| {
+        let mut rails = config.networks.iter();
+        rails
+            .find_map(|network| network.rail(namespace, name))
+            .map(|rail| rail.to_string())
+    };
+    for (namespace, name, expected) in [
+        ("default", "rdma-ipvlan-0", Some("rail 0")),
+        ("default", "rdma-ipvlan-15", Some("rail 15")),
+        ("default", "rdma-ipvlan-015", None),
+        ("default", "rdma-ipvlan-+1", None),
+        ("default", "rdma-ipvlan-", None),
+        ("default", "rdma-ipvlan-65536", None),
+        ("other", "rdma-ipvlan-1", None),
+        ("jobs", "rdma-ipvlan-0", Some("rail rdma9")),
+        ("anywhere", "storage", Some("rail 3")),
+        ("anywhere", "storage2", None),
+    ] {
+        assert_eq!(
+            rail(namespace, name).as_deref(),
+            expected,
+            "{namespace}/{name}"
+        );
+    }
+}
+
+#[test]
+fn networks_that_are_unclear_are_refused() {
+    let faults = |networks: Value| match Config::from_document(json!({ "networks": networks })) {
+        Ok(config) => panic!("{:?}", config.networks),
+        Err(faults) => faults.to_string(),
+    };
+    let one = |entry: Value| faults(json!([entry]));
+    for (entry, expected) in [
+        (json!({ "rail": 1 }), "networks[0].name: is required"),
+        (json!({ "name": "a" }), "networks[0].name: which rail?"),
+        (
+            json!({ "name": "A", "rail": 1 }),
+            "networks[0].name: name \"A\" is not valid",
+        ),
+        (
+            json!({ "name": "a", "rail": 1, "netdev": "rdma1" }),
+            "networks[0].netdev: give 'rail' or 'netdev'",
+        ),
+        (
+            json!({ "name": "a{rail}", "rail": 1 }),
+            "networks[0].name: {rail} already says",
+        ),
+        (
+            json!({ "name": "a{rail}{rail}" }),
+            "networks[0].name: {rail} may stand only once",
+        ),
+        (
+            json!({ "name": "a", "rail": 65536 }),
+            "networks[0].rail: 65536 is not",
+        ),
+        (
+            json!({ "name": "a", "netdev": "a/b" }),
+            "networks[0].netdev: interface name",
+        ),
+        (
+            json!({ "name": "a", "rail": 1, "if": "x" }),
+            "networks[0].if: unknown field",
+        ),
+        (json!("a"), "networks[0]: expected a mapping"),
+    ] {
+        let text = one(entry.clone());
+        assert!(text.starts_with(expected), "{entry}: {text}");
+    }
+    let pair = |first: Value, second: Value| faults(json!([first, second]));
+    for (first, second) in [
+        (
+            json!({ "name": "a", "rail": 1 }),
+            json!({ "name": "a", "rail": 1 }),
+        ),
+        (
+            json!({ "name": "a", "rail": 1, "namespace": "n" }),
+            json!({ "name": "a", "rail": 2 }),
+        ),
+        (
+            json!({ "name": "a{rail}" }),
+            json!({ "name": "a7", "netdev": "rdma1" }),
+        ),
+        (json!({ "name": "a{rail}" }), json!({ "name": "a1{rail}" })),
+        (
+            json!({ "name": "a{rail}b" }),
+            json!({ "name": "a{rail}0b" }),
+        ),
+    ] {
+        let text = pair(first, second);
+        assert!(
+            text.starts_with("networks[1].name: could be meant by networks[0]"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn networks_that_only_look_alike() {
+    let clear = json!({ "networks": [
+        { "name": "a{rail}" },
+        { "name": "ab{rail}" },
+        { "name": "a{rail}-b" },
+        { "name": "a", "rail": 1 },
+        { "name": "a-x", "rail": 1, "namespace": "n" },
+        { "name": "a-x", "rail": 1, "namespace": "m" },
+    ] });
+    let networks = Config::from_document(clear).map(|config| config.networks.len());
+    assert_eq!(networks, Ok(6));
 }
 
 #[test]
