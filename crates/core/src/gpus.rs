@@ -128,6 +128,7 @@ mod tests {
             kind: GpuKind::Nvidia,
             uuid: GpuUuid::parse(&format!("GPU-{bus}")).ok(),
             model: None,
+            aliases: vec![],
         };
         Topology {
             gpus: vec![gpu("0f"), gpu("15")],

@@ -72,6 +72,10 @@ pub struct Gpu {
     pub uuid: Option<GpuUuid>,
     /// Model name as the driver gives it.
     pub model: Option<String>,
+    /// Other names that device plugins use for it: its DRM card (`card0`, Intel), its compute
+    /// partitions (`amdgpu_xcp_30`, AMD).
+    #[serde(default)]
+    pub aliases: Vec<String>,
 }
 
 /// State of a rail's link.
@@ -108,6 +112,13 @@ pub struct Rail {
     pub port: u32,
     /// `uverbsN` of the RDMA device.
     pub uverbs: Option<String>,
+    /// `umadN` of the port: management datagrams. Absent without the module `ib_umad`.
+    #[serde(default)]
+    pub umad: Option<String>,
+    /// `issmN` of the port, for a subnet manager. Kernels that ask `rdma_cap_ib_smi` first give
+    /// none to a RoCE port.
+    #[serde(default)]
+    pub issm: Option<String>,
     /// Node GUID of the RDMA device, `0002:c903:0010:abcd`.
     pub guid: Option<String>,
     /// Ethernet address; the IPvlan children share it.

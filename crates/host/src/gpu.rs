@@ -6,6 +6,8 @@ use podrail_core::ids::{GpuUuid, PciAddr};
 use podrail_core::topology::{Gpu, GpuKind};
 use std::collections::BTreeMap;
 
+mod aliases;
+
 /// One folder per GPU that the NVIDIA driver holds, named by its PCI address.
 const NVIDIA: &str = "proc/driver/nvidia/gpus";
 
@@ -52,7 +54,7 @@ pub(crate) fn classify(id: (u16, u16), class: u32, at: PciAddr, generic: bool) -
 /// GPUs in PCI order.
 pub(crate) fn find(tree: &Tree, functions: &Functions, generic: bool) -> Vec<Gpu> {
     let information = nvidia_information(tree);
-    let gpus = functions
+    let mut gpus: Vec<Gpu> = functions
         .iter()
         .filter_map(|function| {
             gpu(
@@ -63,6 +65,7 @@ pub(crate) fn find(tree: &Tree, functions: &Functions, generic: bool) -> Vec<Gpu
             )
         })
         .collect();
+    aliases::add(tree, &mut gpus);
     for address in information.keys() {
         if functions.get(*address).is_none() {
             tree.note(
@@ -115,6 +118,7 @@ fn gpu(
         kind,
         uuid: nvidia.and_then(|information| information.uuid.clone()),
         model: model.filter(|model| !model.is_empty()),
+        aliases: vec![],
     })
 }
 

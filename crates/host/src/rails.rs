@@ -128,6 +128,8 @@ impl Judge<'_> {
             rdma: Some(port.device.clone()),
             port: port.port,
             uverbs: port.uverbs.clone(),
+            umad: port.umad.clone(),
+            issm: port.issm.clone(),
             guid: port.guid.clone(),
             speed_mbps: rail.speed_mbps.or_else(|| rdma::rate(self.tree, port)),
             ..rail
@@ -148,6 +150,8 @@ impl Judge<'_> {
             rdma: None,
             port: 1,
             uverbs: None,
+            umad: None,
+            issm: None,
             guid: None,
             mac: netdev.and_then(|name| netdev::mac(tree, name)),
             mtu: netdev.and_then(|name| netdev::mtu(tree, name)),

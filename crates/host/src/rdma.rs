@@ -26,6 +26,8 @@ pub(crate) struct Port {
     /// A software device (rxe, siw): it has no PCI function of its own.
     pub(crate) software: bool,
     pub(crate) uverbs: Option<String>,
+    pub(crate) umad: Option<String>,
+    pub(crate) issm: Option<String>,
     /// Node GUID, `0002:c903:0010:abcd`.
     pub(crate) guid: Option<String>,
 }
@@ -33,6 +35,7 @@ pub(crate) struct Port {
 /// Ports of all RDMA devices.
 pub(crate) fn ports(tree: &Tree, kernel: &KernelAnswers) -> Vec<Port> {
     let uverbs = uverbs(tree);
+    let mads = Mads::read(tree);
     let mut ports = Vec::new();
     for name in tree.names(CLASS) {
         let Ok(device) = RdmaName::parse(&name) else {
@@ -50,7 +53,8 @@ pub(crate) fn ports(tree: &Tree, kernel: &KernelAnswers) -> Vec<Port> {
         ports.extend(
             numbers
                 .into_iter()
-                .map(|port| read.port(tree, port, kernel)),
+                .map(|port| read.port(tree, port, kernel))
+                .map(|port| mads.add_to(port)),
         );
     }
     ports
@@ -100,6 +104,8 @@ impl Device {
             netdev,
             ifindex,
             uverbs: self.uverbs.clone(),
+            umad: None,
+            issm: None,
             guid: self.guid.clone(),
         }
     }
@@ -170,13 +176,54 @@ fn port_numbers(tree: &Tree, device: &RdmaName) -> Vec<u32> {
 /// RDMA device -> `uverbsN`.
 fn uverbs(tree: &Tree) -> BTreeMap<String, String> {
     let class = "sys/class/infiniband_verbs";
-    let names = tree.names(class).into_iter().filter(|name| {
-        let number = name.strip_prefix("uverbs");
-        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-    });
-    names
+    numbered(tree, class, "uverbs")
         .filter_map(|name| Some((tree.text(&format!("{class}/{name}/ibdev"))?, name)))
         .collect()
+}
+
+/// Devices of a class whose names are a word and a number.
+fn numbered(tree: &Tree, class: &str, word: &'static str) -> impl Iterator<Item = String> {
+    tree.names(class).into_iter().filter(move |name| {
+        let number = name.strip_prefix(word);
+        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+/// RDMA device and port, as the kernel writes both -> name of the character device.
+type ByPort = BTreeMap<(String, String), String>;
+
+/// Devices for management datagrams; `ib_umad` makes one per port.
+struct Mads {
+    umad: ByPort,
+    issm: ByPort,
+}
+
+impl Mads {
+    fn read(tree: &Tree) -> Self {
+        Self {
+            umad: by_port(tree, "umad"),
+            issm: by_port(tree, "issm"),
+        }
+    }
+
+    fn add_to(&self, port: Port) -> Port {
+        let key = (port.device.to_string(), port.port.to_string());
+        Port {
+            umad: self.umad.get(&key).cloned(),
+            issm: self.issm.get(&key).cloned(),
+            ..port
+        }
+    }
+}
+
+fn by_port(tree: &Tree, word: &'static str) -> ByPort {
+    let class = "sys/class/infiniband_mad";
+    let entry = |name: String| {
+        let device = tree.text(&format!("{class}/{name}/ibdev"))?;
+        let port = tree.text(&format!("{class}/{name}/port"))?;
+        Some(((device, port), name))
+    };
+    numbered(tree, class, word).filter_map(entry).collect()
 }
 
 /// Four groups of four hexadecimal digits.

@@ -26,6 +26,8 @@ fn rail(index: u16, root: &str, function: &str) -> Rail {
         rdma: RdmaName::parse(&format!("mlx5_{}", 9 - index)).ok(),
         port: 1,
         uverbs: Some(format!("uverbs{index}")),
+        umad: None,
+        issm: None,
         guid: None,
         mac: None,
         mtu: Some(4220),
@@ -41,6 +43,7 @@ fn node() -> Topology {
         kind: GpuKind::Nvidia,
         uuid: None,
         model: None,
+        aliases: vec![],
     };
     Topology {
         gpus: vec![

@@ -115,6 +115,7 @@ impl Reader<'_> {
                 uuid: os_info(device, &["NVIDIAUUID", "AMDUUID"])
                     .and_then(|t| GpuUuid::parse(t).ok()),
                 model: os_info(device, &["GPUModel"]).map(|text| text.chars().take(80).collect()),
+                aliases: vec![],
             }),
             Some(Class::Not(why)) => self.notes.add(function, why),
             None => {}
@@ -188,6 +189,8 @@ impl Reader<'_> {
             rdma: None,
             port,
             uverbs: None,
+            umad: None,
+            issm: None,
             guid: info(rdma, "NodeGUID").and_then(crate::rdma::guid),
             mac: net.and_then(|net| MacAddr::parse(info(*net, "Address")?).ok()),
             mtu: None,

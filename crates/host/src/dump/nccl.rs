@@ -127,6 +127,7 @@ impl Reader<'_> {
             kind,
             uuid: None,
             model: None,
+            aliases: vec![],
         });
     }
 
@@ -173,6 +174,8 @@ impl Reader<'_> {
             rdma: Some(rdma),
             port,
             uverbs: None,
+            umad: None,
+            issm: None,
             guid: None,
             mac: None,
             mtu: None,

@@ -30,6 +30,7 @@ pub(super) fn gpu(path: PciPath) -> Gpu {
         kind: GpuKind::Nvidia,
         uuid: None,
         model: None,
+        aliases: vec![],
     }
 }
 
@@ -44,6 +45,8 @@ pub(super) fn rail(index: u16, path: PciPath) -> Rail {
         rdma: None,
         port: 1,
         uverbs: None,
+        umad: None,
+        issm: None,
         guid: None,
         mac: None,
         mtu: None,

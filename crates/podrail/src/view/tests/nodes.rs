@@ -25,6 +25,7 @@ pub(super) fn gpu(path: PciPath, model: &str) -> Gpu {
         kind: GpuKind::Nvidia,
         uuid: None,
         model: Some(model.to_owned()),
+        aliases: vec![],
     }
 }
 
@@ -39,6 +40,8 @@ pub(super) fn rail(index: u16, path: PciPath, rdma: u32) -> Rail {
         rdma: Some(RdmaName::parse(&format!("mlx5_{rdma}")).unwrap()),
         port: 1,
         uverbs: Some(format!("uverbs{rdma}")),
+        umad: None,
+        issm: None,
         guid: None,
         mac: None,
         mtu: Some(4220),
@@ -179,6 +182,7 @@ pub(super) fn faulty() -> Topology {
         .push(gpu(path(0, &[], None, pci(1, 0)), "NVIDIA A100-SXM4-40GB"));
     node.gpus.push(Gpu {
         model: None,
+        aliases: vec![],
         ..gpu(path(0, &[], None, pci(2, 0)), "")
     });
     for index in 0..6 {
