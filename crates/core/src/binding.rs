@@ -318,4 +318,4 @@ fn not_enough(node: &Node<'_>, asked: u16, free: usize) -> BindError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,6 +9,7 @@ pub mod config;
 pub mod gpus;
 pub mod ids;
 pub mod ipam;
+pub mod networks;
 pub mod plan;
 pub mod pods;
 pub mod topology;

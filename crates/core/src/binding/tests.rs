@@ -2,7 +2,7 @@
 
 mod cases;
 mod laws;
-mod nodes;
+pub(crate) mod nodes;
 mod oracle;
 mod shapes;
 

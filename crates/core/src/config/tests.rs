@@ -136,13 +136,16 @@ fn networks_name_one_rail_each() {
     }
 }
 
-#[test]
-fn networks_that_are_unclear_are_refused() {
-    let faults = |networks: Value| match Config::from_document(json!({ "networks": networks })) {
+fn network_faults(networks: &Value) -> String {
+    match Config::from_document(json!({ "networks": networks })) {
         Ok(config) => panic!("{:?}", config.networks),
         Err(faults) => faults.to_string(),
-    };
-    let one = |entry: Value| faults(json!([entry]));
+    }
+}
+
+#[test]
+fn networks_that_are_unclear_are_refused() {
+    let one = |entry: Value| network_faults(&json!([entry]));
     for (entry, expected) in [
         (json!({ "rail": 1 }), "networks[0].name: is required"),
         (json!({ "name": "a" }), "networks[0].name: which rail?"),
@@ -179,7 +182,11 @@ fn networks_that_are_unclear_are_refused() {
         let text = one(entry.clone());
         assert!(text.starts_with(expected), "{entry}: {text}");
     }
-    let pair = |first: Value, second: Value| faults(json!([first, second]));
+}
+
+#[test]
+fn networks_that_could_be_each_other() {
+    let pair = |first: Value, second: Value| network_faults(&json!([first, second]));
     for (first, second) in [
         (
             json!({ "name": "a", "rail": 1 }),

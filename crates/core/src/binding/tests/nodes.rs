@@ -1,7 +1,7 @@
 //! Nodes in code: real machines and their GPUs and rails.
 
 use super::*;
-use crate::ids::{PciAddr, RootId};
+use crate::ids::{IfName, PciAddr, RdmaName, RootId};
 use crate::topology::{Gpu, GpuKind, NumaNode, PciPath, Rail};
 
 /// A root complex with its GPUs and NICs.
@@ -94,7 +94,7 @@ pub(super) fn machine(roots: &[Root], ports: u8, sockets: &[(u32, u32)]) -> Topo
 
 /// BM.GPU.B4.8: GPUs 0,1 and rdma0-3 on NUMA 3; 2,3 and rdma4-7 on 1; 4,5 and rdma8-11 on 7; 6,7
 /// and rdma12-15 on 5.
-pub(super) fn b4_8() -> Topology {
+pub(crate) fn b4_8() -> Topology {
     let root = |bus, numa, gpus, nics| Root {
         bus,
         numa: Some(numa),
@@ -123,7 +123,7 @@ pub(super) fn b4_8() -> Topology {
 }
 
 /// H100.8: eight roots, four per NUMA node, each with a GPU and a dual-port NIC.
-pub(super) fn h100_8() -> Topology {
+pub(crate) fn h100_8() -> Topology {
     let root = |bus, numa, gpus, nics| Root {
         bus,
         numa: Some(numa),
@@ -144,6 +144,17 @@ pub(super) fn h100_8() -> Topology {
         2,
         &[(0, 0), (1, 1)],
     )
+}
+
+/// With interfaces `rdma0`... of MTU 4220 and RDMA devices, as a live node has them.
+pub(crate) fn live(mut topology: Topology) -> Topology {
+    for rail in &mut topology.rails {
+        let index = rail.index;
+        rail.netdev = IfName::parse(&format!("rdma{index}")).ok();
+        rail.rdma = RdmaName::parse(&format!("mlx5_{index}")).ok();
+        rail.mtu = Some(4220);
+    }
+    topology
 }
 
 /// Roots whose GPUs and single-port NICs hang below switches.
@@ -226,14 +237,14 @@ pub(super) fn node(topology: &Topology) -> Node<'_> {
     }
 }
 
-pub(super) fn demand(gpus: &[usize], rails: u16) -> Demand {
+pub(crate) fn demand(gpus: &[usize], rails: u16) -> Demand {
     Demand {
         gpus: gpus.to_vec(),
         rails,
     }
 }
 
-pub(super) fn bound(name: &str, gpus: &[usize], rails: impl IntoIterator<Item = u16>) -> Bound {
+pub(crate) fn bound(name: &str, gpus: &[usize], rails: impl IntoIterator<Item = u16>) -> Bound {
     Bound {
         sandbox: SandboxId::parse(name).unwrap(),
         gpus: gpus.to_vec(),
