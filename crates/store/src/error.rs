@@ -1,6 +1,6 @@
 //! What can go wrong with the store, and what to do about it.
 
-use podrail_core::ids::{PciAddr, RailIndex, SandboxId};
+use podrail_core::ids::{PciAddr, RailIndex, SandboxId, SlotId};
 use rusqlite::ErrorCode;
 use std::io;
 use std::net::IpAddr;
@@ -276,6 +276,12 @@ pub enum Conflict {
     RailTwice {
         /// The rail.
         rail: RailIndex,
+    },
+    /// One sandbox was given two rails for a slot.
+    #[error("{slot} was given a second rail")]
+    SlotTwice {
+        /// The slot.
+        slot: SlotId,
     },
     /// One rail was given two addresses of a family.
     #[error("rail {rail} was given a second address of a family: {address}")]

@@ -1,5 +1,6 @@
 //! The state of a node in one SQLite file: who holds which shares of which rails, and which
-//! addresses; and in which order addresses were freed.
+//! addresses, for which pod; in which order addresses were freed; which slots wait to be bound; and
+//! what the node is set up as.
 //!
 //! Each public function is one transaction. The constraints that matter (a share of a rail and an
 //! address belong to one sandbox) are in the database, so no process can get around them.
@@ -10,6 +11,8 @@ mod file;
 mod read_only;
 mod rows;
 mod schema;
+mod setup;
+mod slots;
 mod store;
 mod types;
 
@@ -17,8 +20,8 @@ pub use error::{Conflict, ReserveError, StoreError};
 pub use read_only::ReadOnly;
 pub use store::{Opened, Store};
 pub use types::{
-    Binding, BootId, BoundRail, Decision, Holding, Lease, NetnsId, Released, Request, Reserved,
-    Snapshot, State,
+    Binding, BootId, BoundRail, Decision, Holding, KnownPod, Lease, NetnsId, Released, Request,
+    Reserved, SeenTopology, Setup, Snapshot, State,
 };
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The state for those who only look: read once, and no file is made, not even SQLite's own.
 
 use crate::error::StoreError;
-use crate::schema::{self, Found};
-use crate::types::{Binding, Snapshot};
+use crate::schema::{self, Found, NEWEST};
+use crate::types::{Binding, KnownPod, SeenTopology, Setup, Snapshot};
 use crate::{file, rows};
-use podrail_core::ids::SandboxId;
+use podrail_core::ids::{SandboxId, SlotId};
 use podrail_core::ipam::{Cursors, PoolName};
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,6 +25,11 @@ pub struct ReadOnly {
     bindings: Vec<Binding>,
     freed: Vec<IpAddr>,
     cursors: BTreeMap<PoolName, Cursors>,
+    waiting: BTreeMap<SlotId, i64>,
+    pods: Vec<KnownPod>,
+    setup: Option<Setup>,
+    topology: Option<SeenTopology>,
+    slots: u16,
 }
 
 impl ReadOnly {
@@ -38,6 +44,44 @@ impl ReadOnly {
     pub fn get(&self, sandbox: &SandboxId) -> Option<&Binding> {
         let mut bindings = self.bindings.iter();
         bindings.find(|binding| binding.request.sandbox == *sandbox)
+    }
+
+    /// The newest sandbox that a slot is bound to.
+    #[must_use]
+    pub fn slot_owner(&self, slot: SlotId) -> Option<&SandboxId> {
+        let has = |binding: &&Binding| binding.rails.iter().any(|rail| rail.slot == Some(slot));
+        let newest = self.bindings.iter().filter(has).max_by_key(|b| b.sequence);
+        newest.map(|binding| &binding.request.sandbox)
+    }
+
+    /// Slots that are allocated and not yet bound, and since when.
+    #[must_use]
+    pub fn waiting(&self) -> &BTreeMap<SlotId, i64> {
+        &self.waiting
+    }
+
+    /// Pods that had slots bound on this node, by UID.
+    #[must_use]
+    pub fn pods(&self) -> &[KnownPod] {
+        &self.pods
+    }
+
+    /// What the node is set up as.
+    #[must_use]
+    pub fn setup(&self) -> Option<&Setup> {
+        self.setup.as_ref()
+    }
+
+    /// GPUs and rails as they were last seen, in this boot or an earlier one.
+    #[must_use]
+    pub fn topology(&self) -> Option<&SeenTopology> {
+        self.topology.as_ref()
+    }
+
+    /// How many slots the kubelet was told of in the boot that the file is of.
+    #[must_use]
+    pub fn slots(&self) -> u16 {
+        self.slots
     }
 
     /// What a choice would have to respect.
@@ -93,11 +137,22 @@ fn read(path: &Path, options: &str) -> Result<ReadOnly, StoreError> {
     let conn = schema::open(path, &uri(path, options), flags)?;
     let fail = |error| StoreError::from_sqlite(path, READING, error);
     let tx = conn.unchecked_transaction().map_err(fail)?;
-    if schema::identify(&tx, path)? == Found::Empty {
-        return Ok(ReadOnly::default());
+    match schema::identify(&tx, path)? {
+        Found::Empty => Ok(ReadOnly::default()),
+        Found::Schema(NEWEST) => state(&tx).map_err(fail),
+        Found::Schema(_) => state(&newer_copy(&tx, path)?).map_err(fail),
     }
-    let state = state(&tx).map_err(fail)?;
-    Ok(state)
+}
+
+/// A copy in memory with today's schema, of a file that nobody has opened for writing since.
+fn newer_copy(conn: &Connection, path: &Path) -> Result<Connection, StoreError> {
+    let fail = |error| StoreError::from_sqlite(path, READING, error);
+    let mut copy = Connection::open_in_memory().map_err(fail)?;
+    Backup::new(conn, &mut copy)
+        .and_then(|backup| backup.step(-1))
+        .map_err(fail)?;
+    schema::migrate(&mut copy, path)?;
+    Ok(copy)
 }
 
 fn state(conn: &Connection) -> rusqlite::Result<ReadOnly> {
@@ -105,6 +160,11 @@ fn state(conn: &Connection) -> rusqlite::Result<ReadOnly> {
         bindings: rows::bindings(conn)?,
         freed: rows::freed(conn)?,
         cursors: rows::cursors(conn)?,
+        waiting: rows::waiting(conn)?,
+        pods: rows::pods(conn)?,
+        setup: rows::setup(conn)?,
+        topology: rows::topology(conn)?,
+        slots: rows::slots(conn)?,
     })
 }
 

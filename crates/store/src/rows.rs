@@ -1,13 +1,18 @@
 //! Rows of the database to values and back; each value is parsed again when it is read.
 
 mod freed;
+mod setup;
+mod slots;
 mod write;
 pub(crate) use freed::freed;
+pub(crate) use setup::{grow_slots, keep_setup, keep_topology, setup, slots, topology};
+pub(crate) use slots::{allocate, forget_pod, forget_waiting, pods, slot_owner, waiting};
 pub(crate) use write::{Refused, decision, enter_boot, free, mark_ready};
 
 use crate::types::{Binding, BoundRail, Lease, NetnsId, Request, State};
-use podrail_core::ids::{PciAddr, RailIndex, SandboxId};
+use podrail_core::ids::{PciAddr, RailIndex, SandboxId, SlotId};
 use podrail_core::ipam::{Cursors, PoolName};
+use podrail_core::pods::PodRef;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
@@ -53,7 +58,7 @@ fn some_bindings(conn: &Connection, sandbox: Option<&SandboxId>) -> rusqlite::Re
     let sandbox = sandbox.map(SandboxId::as_str);
     let mut rails = by_sandbox(
         conn,
-        "SELECT sandbox, rail, pci, port, netdev, share FROM binding_rails
+        "SELECT sandbox, rail, pci, port, netdev, share, slot FROM binding_rails
          WHERE ?1 IS NULL OR sandbox = ?1 ORDER BY rail",
         sandbox,
         bound_rail,
@@ -67,7 +72,7 @@ fn some_bindings(conn: &Connection, sandbox: Option<&SandboxId>) -> rusqlite::Re
     )?;
     let mut query = conn.prepare(
         "SELECT sandbox, state, netns, netns_dev, netns_ino, fingerprint, gpus, boot, plan,
-                created_at
+                created_at, sequence, pod_uid, pod_namespace, pod_name
          FROM bindings WHERE ?1 IS NULL OR sandbox = ?1 ORDER BY sandbox",
     )?;
     let rows = query.query_map([sandbox], bare_binding)?;
@@ -107,6 +112,7 @@ fn bound_rail(row: &Row) -> rusqlite::Result<BoundRail> {
         port: row.get(3)?,
         netdev: parsed(row, 4)?,
         share: row.get(5)?,
+        slot: row.get::<_, Option<u16>>(6)?.map(SlotId),
     })
 }
 
@@ -127,10 +133,12 @@ fn bare_binding(row: &Row) -> rusqlite::Result<Binding> {
             netns_id: netns_id(row)?,
             fingerprint: row.get(5)?,
             gpus: gpus(row)?,
+            pod: pod(row)?,
             at: row.get(9)?,
         },
         state: state(row)?,
         boot: parsed(row, 7)?,
+        sequence: row.get(10)?,
         plan: row.get(8)?,
         rails: Vec::new(),
         leases: Vec::new(),
@@ -151,6 +159,22 @@ fn gpus(row: &Row) -> rusqlite::Result<Vec<PciAddr>> {
     let gpus = text.split(' ').filter(|gpu| !gpu.is_empty());
     gpus.map(|gpu| gpu.parse().map_err(|error| bad(6, error)))
         .collect()
+}
+
+fn pod(row: &Row) -> rusqlite::Result<Option<PodRef>> {
+    if row.get::<_, Option<String>>(11)?.is_none() {
+        return Ok(None);
+    }
+    pod_at(row, 11).map(Some)
+}
+
+/// A pod whose UID, namespace and name start at a column.
+fn pod_at(row: &Row, first: usize) -> rusqlite::Result<PodRef> {
+    Ok(PodRef {
+        uid: parsed(row, first)?,
+        namespace: parsed(row, first + 1)?,
+        name: parsed(row, first + 2)?,
+    })
 }
 
 fn state(row: &Row) -> rusqlite::Result<State> {

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 pub(crate) const APPLICATION: i32 = 0x5052_6462;
 
 /// Newest schema that this program knows.
-pub(crate) const NEWEST: i32 = 1;
+pub(crate) const NEWEST: i32 = 2;
 
 /// Step `n` makes schema `n + 1` of schema `n`. Steps that were published are never edited.
-const MIGRATIONS: [&str; NEWEST as usize] = [include_str!("schema/1.sql")];
+const MIGRATIONS: [&str; NEWEST as usize] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// A look at every page costs about 0.01 ms for each. 60 pods of 16 rails fill 64 pages.
 const CHECKED_PAGES: i64 = 128;
@@ -114,7 +115,7 @@ fn settings(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Takes every missing step in one transaction; another process may have been quicker.
-fn migrate(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
+pub(crate) fn migrate(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let fail = |error| StoreError::from_sqlite(path, "making its schema", error);
     let tx = conn
         .transaction_with_behavior(TransactionBehavior::Immediate)

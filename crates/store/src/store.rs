@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Store {
     pub(crate) conn: Connection,
-    at: At,
+    pub(crate) at: At,
 }
 
 /// Which file, for which boot.
 #[derive(Debug)]
-struct At {
+pub(crate) struct At {
     path: PathBuf,
-    boot: BootId,
+    pub(crate) boot: BootId,
 }
 
 /// A store that was just opened, and what happened on the way.
@@ -39,7 +39,9 @@ impl Store {
     ///
     /// # Guarantees
     /// Bindings of other boots are dropped, all in one transaction, and returned; a second opening
-    /// in the same boot finds none. A file that is not certainly Podrail's is not changed.
+    /// in the same boot finds none. A file that is not certainly Podrail's is not changed. Waiting
+    /// slots and known pods stay: after a boot the kubelet starts its pods again by what its
+    /// checkpoint says, without allocating. One that stays too long costs a question at the kubelet.
     ///
     /// # Errors
     /// The file cannot be used as it is; see [`StoreError::hint`].
@@ -84,7 +86,8 @@ impl Store {
     /// # Guarantees
     /// Twice: an equal request gets what the first one got, and `decide` is not asked.
     /// Half-way: whatever fails, panics or is killed, all of the decision is kept or nothing.
-    /// No share of a rail and no address ever has two holders.
+    /// No share of a rail and no address ever has two holders. Slots that are bound now no longer
+    /// wait, and their pod is known from now on.
     ///
     /// # Errors
     /// Other arguments for a sandbox that is bound; `decide` failed; its decision gives away what
@@ -195,14 +198,28 @@ impl Store {
         Ok(dropped)
     }
 
+    /// One transaction that changes the file; one that changes nothing does not wait for the disk.
+    pub(crate) fn write<T>(
+        &mut self,
+        doing: &'static str,
+        change: impl FnOnce(&Connection, &BootId) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let Self { conn, at } = self;
+        let tx = at.begin(conn, doing)?;
+        let fail = |error| at.fail(doing, error);
+        let value = change(&tx, &at.boot).map_err(fail)?;
+        tx.commit().map_err(fail)?;
+        Ok(value)
+    }
+
     /// Several queries on one state of the file.
-    fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let tx = self.conn.unchecked_transaction();
         tx.and_then(|tx| query(&tx))
-            .map_err(|error| self.at.fail("reading bindings", error))
+            .map_err(|error| self.at.fail("reading it", error))
     }
 }
 

@@ -5,13 +5,16 @@ mod crash;
 mod damage;
 mod files;
 mod freed;
+mod migrate;
 mod model;
 mod parallel;
+mod slots;
 
 use crate::*;
 use podrail_core::config::PoolSettings;
 use podrail_core::ids::{PciAddr, RailIndex, SandboxId};
 use podrail_core::ipam::{self, Exhausted, Pool};
+use podrail_core::pods::PodRef;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +56,16 @@ fn request(name: &str, fingerprint: &str) -> Request {
             PciAddr::parse("0000:18:00.0").unwrap(),
             PciAddr::parse("0000:2a:00.0").unwrap(),
         ],
+        pod: None,
         at: 1_800_000_000,
+    }
+}
+
+fn pod_ref(name: &str) -> PodRef {
+    PodRef {
+        uid: format!("uid-of-{name}").parse().unwrap(),
+        namespace: "jobs".parse().unwrap(),
+        name: name.parse().unwrap(),
     }
 }
 
@@ -88,6 +100,7 @@ impl Node {
             port: 1,
             netdev: format!("rdma{index}").parse().unwrap(),
             share,
+            slot: None,
         }
     }
 

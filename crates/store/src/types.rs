@@ -1,7 +1,8 @@
 //! What the store holds, as values.
 
-use podrail_core::ids::{BadId, IfName, PciAddr, RailIndex, SandboxId};
+use podrail_core::ids::{BadId, IfName, PciAddr, RailIndex, SandboxId, SlotId};
 use podrail_core::ipam::{Cursors, History, PoolName};
+use podrail_core::pods::PodRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -79,6 +80,8 @@ pub struct Request {
     pub netns_id: Option<NetnsId>,
     /// GPUs of the sandbox.
     pub gpus: Vec<PciAddr>,
+    /// Its pod; none for a job without Kubernetes.
+    pub pod: Option<PodRef>,
     /// Time of the request, in seconds since 1970.
     pub at: i64,
 }
@@ -96,6 +99,8 @@ pub struct BoundRail {
     pub netdev: IfName,
     /// Which of the rail's shares, from 0.
     pub share: u16,
+    /// The kubelet's slot that it was bound to; none without Kubernetes.
+    pub slot: Option<SlotId>,
 }
 
 /// An address and the rail that it is for.
@@ -155,6 +160,8 @@ pub struct Binding {
     pub state: State,
     /// The boot in which it was decided.
     pub boot: BootId,
+    /// Its number among all bindings that the file ever had: a newer one has a larger.
+    pub sequence: i64,
     /// Its shares of rails, by rail index.
     pub rails: Vec<BoundRail>,
     /// Its addresses: by rail, IPv4 first.
@@ -170,8 +177,12 @@ pub struct Holding {
     pub sandbox: SandboxId,
     /// Its network namespace, where it could be looked at.
     pub netns_id: Option<NetnsId>,
+    /// Its pod; none for a job without Kubernetes.
+    pub pod: Option<PodRef>,
     /// How far it has come.
     pub state: State,
+    /// As [`Binding::sequence`].
+    pub sequence: i64,
     /// Its GPUs.
     pub gpus: Vec<PciAddr>,
     /// Its shares of rails.
@@ -231,12 +242,43 @@ impl Holding {
         Self {
             sandbox: binding.request.sandbox.clone(),
             netns_id: binding.request.netns_id,
+            pod: binding.request.pod.clone(),
             state: binding.state,
+            sequence: binding.sequence,
             gpus: binding.request.gpus.clone(),
             rails: binding.rails.clone(),
             plan: binding.plan.clone(),
         }
     }
+}
+
+/// A pod that had slots bound on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownPod {
+    /// The pod.
+    pub pod: PodRef,
+    /// When its first sandbox was bound, in seconds since 1970.
+    pub since: i64,
+}
+
+/// What the node is set up as: the configuration, and what is needed to make sense of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// The checked configuration document, as JSON text; the store does not look into it.
+    pub document: String,
+    /// Directory below which sysfs and /proc are read.
+    pub root: String,
+    /// Addresses of the node.
+    pub node_addresses: Vec<IpAddr>,
+}
+
+/// GPUs and rails as they were seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenTopology {
+    /// The boot in which they were seen.
+    pub boot: BootId,
+    /// As JSON text; the store does not look into it.
+    pub text: String,
 }
 
 /// Outcome of a reservation.

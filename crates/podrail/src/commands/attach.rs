@@ -99,6 +99,7 @@ fn request(
         netns: path,
         netns_id: Some(netns_id(netns)),
         gpus,
+        pod: None,
         at: now(),
     })
 }
@@ -259,6 +260,7 @@ fn bound_rails(attachment: &Attachment, snapshot: &Snapshot) -> Vec<BoundRail> {
             port: rail.port,
             netdev: rail.netdev.clone(),
             share: share(rail.pci, rail.port),
+            slot: None,
         })
         .collect()
 }

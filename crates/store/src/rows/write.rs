@@ -1,6 +1,6 @@
 //! Values to rows, inside a transaction of the caller.
 
-use super::freed;
+use super::{freed, slots};
 use crate::error::Conflict;
 use crate::types::{Binding, BootId, BoundRail, Decision, Lease, NetnsId, Request, State};
 use podrail_core::ids::SandboxId;
@@ -33,6 +33,7 @@ pub(crate) fn decision(
         request: request.clone(),
         state: State::Pending,
         boot: boot.clone(),
+        sequence: next_sequence(conn)?,
         rails: decision.rails.clone(),
         leases: decision.leases.clone(),
         plan: decision.plan.clone(),
@@ -46,10 +47,18 @@ pub(crate) fn decision(
         lease(conn, &request.sandbox, one)?;
     }
     freed::lease_again(conn, &request.sandbox)?;
+    slots::bound(conn, &binding)?;
     for (pool, cursors) in &decision.cursors {
         set_cursors(conn, pool, *cursors)?;
     }
     Ok(binding)
+}
+
+/// Counts one more binding.
+fn next_sequence(conn: &Connection) -> rusqlite::Result<i64> {
+    let sql = "UPDATE meta SET value = value + 1 WHERE key = 'sequence'
+               RETURNING CAST(value AS INTEGER)";
+    conn.query_row(sql, [], |row| row.get(0))
 }
 
 /// Whether there was a binding to mark.
@@ -78,6 +87,7 @@ pub(crate) fn enter_boot(conn: &Connection, boot: &BootId) -> rusqlite::Result<V
     for binding in &stale {
         free(conn, binding)?;
     }
+    super::setup::forget_slots(conn)?;
     conn.execute(
         "INSERT INTO meta (key, value) VALUES ('boot', ?1)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -103,14 +113,15 @@ fn bare_binding(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
         netns,
         netns_id,
         gpus,
+        pod,
         at,
     } = &binding.request;
     let number = |part: fn(NetnsId) -> u64| netns_id.map(|id| part(id).cast_signed());
     let gpus: Vec<_> = gpus.iter().map(ToString::to_string).collect();
     conn.execute(
         "INSERT INTO bindings (sandbox, state, netns, netns_dev, netns_ino, fingerprint, gpus,
-                               boot, plan, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                               boot, plan, created_at, sequence, pod_uid, pod_namespace, pod_name)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         params![
             sandbox.as_str(),
             binding.state.as_str(),
@@ -122,6 +133,10 @@ fn bare_binding(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
             binding.boot.as_str(),
             binding.plan,
             at,
+            binding.sequence,
+            pod.as_ref().map(|pod| pod.uid.as_str()),
+            pod.as_ref().map(|pod| pod.namespace.as_str()),
+            pod.as_ref().map(|pod| pod.name.as_str()),
         ],
     )?;
     Ok(())
@@ -134,16 +149,18 @@ fn bound_rail(conn: &Connection, sandbox: &SandboxId, rail: &BoundRail) -> Resul
         port,
         netdev,
         share,
+        slot,
     } = rail;
-    let sql = "INSERT INTO binding_rails (sandbox, rail, pci, port, netdev, share)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let sql = "INSERT INTO binding_rails (sandbox, rail, pci, port, netdev, share, slot)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let values = params![
         sandbox.as_str(),
         index.0,
         pci.to_string(),
         port,
         netdev.as_str(),
-        share
+        share,
+        slot.map(|slot| slot.0),
     ];
     let Some(error) = constraint(conn.execute(sql, values))? else {
         return Ok(());
@@ -159,12 +176,14 @@ fn bound_rail(conn: &Connection, sandbox: &SandboxId, rail: &BoundRail) -> Resul
         }));
     }
     let sql = "SELECT sandbox FROM binding_rails WHERE sandbox = ?1 AND rail = ?2";
-    Err(
-        match holder(conn, sql, params![sandbox.as_str(), index.0])? {
-            Some(_) => Refused::Conflict(Conflict::RailTwice { rail: *index }),
-            None => Refused::Sqlite(error),
-        },
-    )
+    if holder(conn, sql, params![sandbox.as_str(), index.0])?.is_some() {
+        return Err(Refused::Conflict(Conflict::RailTwice { rail: *index }));
+    }
+    Err(match slot {
+        // Nothing else is left that could stand against it.
+        Some(slot) => Refused::Conflict(Conflict::SlotTwice { slot: *slot }),
+        None => Refused::Sqlite(error),
+    })
 }
 
 fn lease(conn: &Connection, sandbox: &SandboxId, lease: &Lease) -> Result<(), Refused> {

@@ -59,7 +59,7 @@ fn a_newer_schema() {
             error,
             StoreError::Newer {
                 found: 99,
-                known: 1,
+                known: 2,
                 ..
             }
         ),

@@ -1,6 +1,7 @@
 //! Random histories against a model in plain maps: who holds what, and which address comes next.
 
 use super::*;
+use podrail_core::ids::SlotId;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -14,8 +15,20 @@ enum Step {
     Reserve { who: u8, other: bool, rails: usize },
     Ready { who: u8 },
     Release { who: u8 },
+    Allocate { slots: Vec<u16> },
+    ForgetWaiting { slots: Vec<u16> },
+    ForgetPod { pod: u8 },
+    Grow { slots: u16 },
     Reopen,
     NewBoot,
+}
+
+fn slots() -> impl Strategy<Value = Vec<u16>> {
+    prop::collection::vec(0_u16..8, 0..4)
+}
+
+fn ids(slots: &[u16]) -> Vec<SlotId> {
+    slots.iter().copied().map(SlotId).collect()
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -24,6 +37,10 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, other, rails)| Step::Reserve { who, other, rails }),
         1 => (0_u8..6).prop_map(|who| Step::Ready { who }),
         3 => (0_u8..6).prop_map(|who| Step::Release { who }),
+        2 => slots().prop_map(|slots| Step::Allocate { slots }),
+        1 => slots().prop_map(|slots| Step::ForgetWaiting { slots }),
+        1 => (0_u8..3).prop_map(|pod| Step::ForgetPod { pod }),
+        1 => (0_u16..20).prop_map(|slots| Step::Grow { slots }),
         1 => Just(Step::Reopen),
         1 => Just(Step::NewBoot),
     ]
@@ -34,6 +51,9 @@ struct Entry {
     fingerprint: String,
     state: State,
     rails: BTreeSet<(u16, u16)>,
+    pod: Option<PodRef>,
+    slots: BTreeSet<u16>,
+    sequence: i64,
     /// In the order of the rails.
     addresses: Vec<IpAddr>,
 }
@@ -45,6 +65,11 @@ struct Model {
     /// Of each number that was freed: what has to be issued before it.
     owed: BTreeMap<usize, BTreeSet<usize>>,
     boot: u32,
+    /// Bindings so far.
+    sequence: i64,
+    waiting: BTreeMap<SlotId, i64>,
+    known: BTreeSet<String>,
+    slots: u16,
 }
 
 fn v4(number: usize) -> IpAddr {
@@ -68,12 +93,16 @@ fn numbers(entry: &Entry) -> Vec<usize> {
 
 impl Model {
     fn new() -> Self {
-        let (held, owed) = Default::default();
+        let (held, owed, waiting, known) = Default::default();
         Self {
             held,
             free: (0..BLOCK).collect(),
             owed,
             boot: 1,
+            sequence: 0,
+            waiting,
+            known,
+            slots: 0,
         }
     }
 
@@ -110,21 +139,29 @@ impl Model {
     }
 
     /// What a new reservation gets, if it can be had.
-    fn reserve(&mut self, who: SandboxId, fingerprint: &str, count: usize) -> bool {
+    fn reserve(&mut self, request: &Request, count: usize) -> bool {
         let mut rails = self.free_rails();
         if rails.len() < count || self.free.len() < count {
             return false;
         }
         rails.truncate(count);
         let numbers: Vec<_> = self.free.drain(..count).collect();
+        self.sequence += 1;
+        let slots: BTreeSet<_> = rails.iter().map(|(rail, _)| slot_of(*rail)).collect();
+        self.waiting.retain(|slot, _| !slots.contains(&slot.0));
+        self.known
+            .extend(request.pod.as_ref().map(|pod| pod.uid.to_string()));
         let entry = Entry {
-            fingerprint: fingerprint.into(),
+            fingerprint: request.fingerprint.clone(),
             state: State::Pending,
+            pod: request.pod.clone(),
+            slots,
+            sequence: self.sequence,
             rails: rails.into_iter().collect(),
             addresses: numbers.iter().flat_map(|n| [v4(*n), v6(*n)]).collect(),
         };
         numbers.into_iter().for_each(|number| self.issue(number));
-        self.held.insert(who, entry);
+        self.held.insert(request.sandbox.clone(), entry);
         true
     }
 }
@@ -138,6 +175,13 @@ fn entries(bindings: &[Binding]) -> BTreeMap<SandboxId, Entry> {
             .iter()
             .map(|rail| (rail.index.0, rail.share))
             .collect(),
+        pod: binding.request.pod.clone(),
+        slots: binding
+            .rails
+            .iter()
+            .filter_map(|rail| Some(rail.slot?.0))
+            .collect(),
+        sequence: binding.sequence,
         addresses: binding.leases.iter().map(|lease| lease.address).collect(),
     };
     bindings
@@ -154,8 +198,19 @@ fn reserve(
 ) {
     let name = format!("pod-{who}");
     let fingerprint = if other { "other" } else { "same" };
-    let request = request(&name, fingerprint);
-    let found = store.reserve(&request, |held| node.choose(held, rails));
+    // Every third is of no pod.
+    let pod = (who % 3 > 0).then(|| pod_ref(&format!("pod-{}", who % 3)));
+    let request = Request {
+        pod,
+        ..request(&name, fingerprint)
+    };
+    let found = store.reserve(&request, |held| {
+        let mut decision = node.choose(held, rails)?;
+        for rail in &mut decision.rails {
+            rail.slot = Some(SlotId(slot_of(rail.index.0)));
+        }
+        Ok::<_, NoRails>(decision)
+    });
     let known = model
         .held
         .get(&request.sandbox)
@@ -168,7 +223,7 @@ fn reserve(
             matches!(found, Err(ReserveError::OtherArguments { .. })),
             "{found:?}"
         ),
-        None if model.reserve(request.sandbox, fingerprint, rails) => {
+        None if model.reserve(&request, rails) => {
             assert!(matches!(found, Ok(Reserved::New(_))), "{found:?}");
         }
         None => assert!(
@@ -176,6 +231,51 @@ fn reserve(
             "{found:?}"
         ),
     }
+}
+
+/// A rail always comes with the same slot, so that with several shares a slot has several holders.
+fn slot_of(rail: u16) -> u16 {
+    rail
+}
+
+fn assert_slots(model: &Model, store: &Store, looked: &ReadOnly) {
+    assert_eq!(store.waiting().unwrap(), model.waiting);
+    assert_eq!(looked.waiting(), &model.waiting);
+    let pods = store.pods().unwrap();
+    assert_eq!(looked.pods(), pods);
+    let pods: BTreeSet<_> = pods.iter().map(|known| known.pod.uid.to_string()).collect();
+    assert_eq!(pods, model.known);
+    assert_eq!(looked.slots(), model.slots);
+    for slot in 0..16 {
+        let has = |(_, entry): &(&SandboxId, &Entry)| entry.slots.contains(&slot);
+        let newest = model
+            .held
+            .iter()
+            .filter(has)
+            .max_by_key(|(_, entry)| entry.sequence);
+        let owner = store.slot_owner(SlotId(slot)).unwrap();
+        assert_eq!(owner.as_ref(), newest.map(|(who, _)| who));
+        assert_eq!(looked.slot_owner(SlotId(slot)), owner.as_ref());
+    }
+}
+
+fn forget_pod(model: &mut Model, store: &mut Store, pod: u8) {
+    let uid = pod_ref(&format!("pod-{pod}")).uid;
+    let known = model.known.remove(uid.as_str());
+    assert_eq!(store.forget_pod(&uid).unwrap(), known);
+}
+
+fn allocate(model: &mut Model, store: &mut Store, slots: &[u16]) {
+    let at = i64::from(model.boot) * 100 + model.sequence;
+    store.allocate(&ids(slots), at).unwrap();
+    model
+        .waiting
+        .extend(ids(slots).into_iter().map(|slot| (slot, at)));
+}
+
+fn grow(model: &mut Model, store: &mut Store, slots: u16) {
+    model.slots = model.slots.max(slots);
+    assert_eq!(store.grow_slots(slots).unwrap(), model.slots);
 }
 
 fn ready(model: &mut Model, store: &mut Store, who: u8) {
@@ -216,6 +316,7 @@ fn reopen(path: &Path, model: &mut Model, store: Store) -> Store {
 fn new_boot(path: &Path, model: &mut Model, store: Store) -> Store {
     drop(store);
     model.boot += 1;
+    model.slots = 0;
     let opened = Store::open(path, &boot(model.boot)).unwrap();
     let dropped = std::mem::take(&mut model.held);
     assert_eq!(entries(&opened.dropped), dropped);
@@ -240,6 +341,14 @@ proptest! {
                 }
                 Step::Ready { who } => ready(&mut model, &mut store, who),
                 Step::Release { who } => release(&mut model, &mut store, who),
+                Step::Allocate { slots } => allocate(&mut model, &mut store, &slots),
+                Step::ForgetWaiting { slots } => {
+                    store.forget_waiting(&ids(&slots)).unwrap();
+                    let slots = ids(&slots);
+                    model.waiting.retain(|slot, _| !slots.contains(slot));
+                }
+                Step::ForgetPod { pod } => forget_pod(&mut model, &mut store, pod),
+                Step::Grow { slots } => grow(&mut model, &mut store, slots),
                 Step::Reopen => store = reopen(&path, &mut model, store),
                 Step::NewBoot => store = new_boot(&path, &mut model, store),
             }
@@ -248,6 +357,7 @@ proptest! {
             prop_assert_eq!(&entries(&bindings), &model.held);
             let looked = Store::open_read_only(&path).unwrap();
             prop_assert_eq!(looked.list(), bindings.as_slice());
+            assert_slots(&model, &store, &looked);
             let snapshot = store.snapshot().unwrap();
             prop_assert_eq!(looked.snapshot(), snapshot.clone());
             prop_assert_eq!(snapshot.freed, model.freed());

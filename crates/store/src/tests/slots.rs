@@ -1,0 +1,167 @@
+//! Slots that wait, slots that two sandboxes have, pods that are known, and the node's setup.
+
+use super::*;
+use podrail_core::ids::{PodUid, SlotId};
+
+fn fresh() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&state_file(&directory));
+    (directory, store)
+}
+
+fn waiting(store: &Store) -> Vec<(u16, i64)> {
+    let waiting = store.waiting().unwrap();
+    waiting
+        .iter()
+        .map(|(slot, since)| (slot.0, *since))
+        .collect()
+}
+
+/// Binds `name`, a sandbox of pod `pod`, to the next free rails, one for each slot.
+fn bind(store: &mut Store, name: &str, pod: &str, slots: &[u16]) -> Binding {
+    let request = Request {
+        pod: Some(pod_ref(pod)),
+        ..request(name, "{}")
+    };
+    let reserved = store.reserve(&request, |held| {
+        let mut decision = Node::new(1, 64).choose(held, slots.len())?;
+        for (rail, slot) in decision.rails.iter_mut().zip(slots) {
+            rail.slot = Some(SlotId(*slot));
+        }
+        Ok::<_, NoRails>(decision)
+    });
+    reserved.unwrap().binding().clone()
+}
+
+#[test]
+fn a_slot_waits_from_its_allocation_until_it_is_bound() {
+    let (_directory, mut store) = fresh();
+    store.allocate(&[SlotId(3), SlotId(1)], 100).unwrap();
+    store.allocate(&[SlotId(3), SlotId(700)], 200).unwrap();
+    assert_eq!(waiting(&store), [(1, 100), (3, 200), (700, 200)]);
+    bind(&mut store, "a", "web-0", &[3, 8]);
+    assert_eq!(waiting(&store), [(1, 100), (700, 200)]);
+    store.forget_waiting(&[SlotId(1), SlotId(9)]).unwrap();
+    store.forget_waiting(&[SlotId(1)]).unwrap();
+    assert_eq!(waiting(&store), [(700, 200)]);
+}
+
+#[test]
+fn an_old_sandbox_asked_again_does_not_take_a_slot_that_waits_for_the_next_pod() {
+    let (_directory, mut store) = fresh();
+    bind(&mut store, "a", "web-0", &[3]);
+    store.allocate(&[SlotId(3)], 100).unwrap();
+    bind(&mut store, "a", "web-0", &[3]);
+    assert_eq!(waiting(&store), [(3, 100)]);
+}
+
+#[test]
+fn a_decision_that_fails_leaves_the_slots_waiting() {
+    let (_directory, mut store) = fresh();
+    store.allocate(&[SlotId(3)], 100).unwrap();
+    let failed = store.reserve(&request("a", "{}"), |_| Err::<Decision, _>(NoRails::Rails));
+    assert!(matches!(failed, Err(ReserveError::Decide { .. })));
+    assert_eq!(waiting(&store), [(3, 100)]);
+}
+
+#[test]
+fn the_newest_sandbox_owns_a_slot_whatever_its_name_or_clock() {
+    let (_directory, mut store) = fresh();
+    let owner = |store: &Store| {
+        let owner = store.slot_owner(SlotId(7)).unwrap();
+        owner.map(|owner| owner.as_str().to_owned())
+    };
+    assert_eq!(owner(&store), None);
+    bind(&mut store, "z", "web-0", &[6, 7]);
+    bind(&mut store, "m", "web-1", &[7]);
+    bind(&mut store, "a", "web-2", &[5]);
+    assert_eq!(owner(&store), Some("m".into()));
+    // The number of a binding that is gone does not come again.
+    store.release(&sandbox("a")).unwrap();
+    let last = bind(&mut store, "b", "web-3", &[7]);
+    assert_eq!((last.sequence, owner(&store)), (4, Some("b".into())));
+    store.release(&sandbox("b")).unwrap();
+    store.release(&sandbox("m")).unwrap();
+    assert_eq!(owner(&store), Some("z".into()));
+}
+
+#[test]
+fn a_sandbox_has_a_slot_once() {
+    let (_directory, mut store) = fresh();
+    let node = Node::new(1, 32);
+    let failed = store.reserve(&request("a", "{}"), |held| {
+        let mut decision = node.choose(held, 2)?;
+        decision
+            .rails
+            .iter_mut()
+            .for_each(|rail| rail.slot = Some(SlotId(4)));
+        Ok::<_, NoRails>(decision)
+    });
+    assert!(
+        matches!(
+            &failed,
+            Err(ReserveError::Conflict {
+                source: Conflict::SlotTwice { slot: SlotId(4) },
+                ..
+            })
+        ),
+        "{failed:?}"
+    );
+    assert_eq!(store.list().unwrap(), []);
+}
+
+#[test]
+fn slots_and_pods_outlive_a_boot_and_the_number_of_slots_does_not() {
+    let (directory, mut store) = fresh();
+    let path = state_file(&directory);
+    bind(&mut store, "a", "web-0", &[0, 1]);
+    bind(&mut store, "b", "web-0", &[2]);
+    store.allocate(&[SlotId(9)], 100).unwrap();
+    assert_eq!(store.grow_slots(16).unwrap(), 16);
+    assert_eq!(store.grow_slots(12).unwrap(), 16);
+    assert_eq!(store.grow_slots(17).unwrap(), 17);
+    store.put_topology("{}").unwrap();
+    assert_eq!(store.topology().unwrap(), Some("{}".into()));
+    drop(store);
+    assert_eq!(Store::open_read_only(&path).unwrap().slots(), 17);
+    let Opened {
+        mut store, dropped, ..
+    } = Store::open(&path, &boot(2)).unwrap();
+    assert_eq!(dropped.len(), 2);
+    assert_eq!(waiting(&store), [(9, 100)]);
+    let known = KnownPod {
+        pod: pod_ref("web-0"),
+        since: 1_800_000_000,
+    };
+    assert_eq!(store.pods().unwrap(), [known]);
+    assert_eq!(store.topology().unwrap(), None);
+    assert_eq!(store.grow_slots(3).unwrap(), 3);
+    let uid = pod_ref("web-0").uid;
+    assert!(store.forget_pod(&uid).unwrap());
+    assert!(!store.forget_pod(&uid).unwrap());
+    assert!(!store.forget_pod(&PodUid::parse("x").unwrap()).unwrap());
+    assert_eq!(store.pods().unwrap(), []);
+}
+
+#[test]
+fn the_setup_comes_back_as_it_was_and_an_equal_one_is_not_written() {
+    let (directory, mut store) = fresh();
+    assert_eq!(store.setup().unwrap(), None);
+    let mut setup = Setup {
+        document: "{\"resource\":\"podrail.io/rail\"}".into(),
+        root: "/host of ours".into(),
+        node_addresses: vec!["10.0.0.7".parse().unwrap(), "fd00::7".parse().unwrap()],
+    };
+    store.put_setup(&setup).unwrap();
+    assert_eq!(store.setup().unwrap(), Some(setup.clone()));
+    let log = state_file(&directory).with_file_name("state.db-wal");
+    let length = || std::fs::metadata(&log).unwrap().len();
+    let before = length();
+    store.put_setup(&setup).unwrap();
+    assert_eq!(length(), before, "an equal setup was written");
+    setup.node_addresses.clear();
+    store.put_setup(&setup).unwrap();
+    assert!(length() > before);
+    let looked = Store::open_read_only(&state_file(&directory)).unwrap();
+    assert_eq!(looked.setup(), Some(&setup));
+}
