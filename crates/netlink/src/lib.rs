@@ -2,7 +2,7 @@
 //!
 //! One blocking socket per protocol and namespace, one request value per kernel verb, no runtime.
 //! The reading order is [`NetNs`] (where), [`Rtnl`] (links, addresses, rules, routes),
-//! [`Rdma`] (RDMA devices and their ports).
+//! [`Rdma`] (RDMA devices and their ports), [`Events`] (what changes).
 //!
 //! Deliberately absent: decisions, undo, retries of a refused request (the caller knows what the
 //! plan was), reading sysfs or `/proc`, and every other namespace than the network's. No `unsafe`.
@@ -16,12 +16,14 @@
 
 mod channel;
 mod error;
+mod events;
 mod netns;
 mod rdma;
 mod rtnl;
 mod wire;
 
 pub use error::{NetlinkError, Refusal};
+pub use events::{Action, Event, Events, Uevent};
 pub use netns::{NetNs, NetNsError, NetNsId};
 pub use nix::errno::Errno;
 pub use rdma::{NetnsMode, PhysState, PortState, Rdma, RdmaDevice, RdmaLink};

@@ -8,6 +8,8 @@ mod changes;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod namespaces;
 #[cfg(test)]
 mod rdma;
