@@ -4,6 +4,8 @@ use crate::ids::{BadId, GpuUuid, PciAddr};
 use crate::topology::{Gpu, Topology};
 use std::fmt;
 
+pub mod devices;
+
 /// A GPU as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuRef {

@@ -83,7 +83,7 @@ fn place(properties: &str) -> Option<(u32, PciAddr)> {
     };
     let minor = value("drm_render_minor").filter(|minor| *minor > 0)?;
     let (domain, location) = (value("domain")?, value("location_id")?);
-    let (bus, device, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
+    let (bus, device, function) = ((location >> 8) & 0xff, (location >> 3) & 0x1f, location & 7);
     let text = format!("{domain:04x}:{bus:02x}:{device:02x}.{function}");
     Some((minor, PciAddr::parse(&text).ok()?))
 }
