@@ -1,3 +1,5 @@
+//! Messages as the kernel writes them, and garbage.
+
 use super::*;
 use proptest::prelude::*;
 
