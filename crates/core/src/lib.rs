@@ -6,7 +6,9 @@
 pub mod attachment;
 pub mod binding;
 pub mod config;
+pub mod explain;
 pub mod gpus;
+pub mod health;
 pub mod ids;
 pub mod ipam;
 pub mod networks;
