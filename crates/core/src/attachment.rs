@@ -5,8 +5,9 @@
 
 use crate::binding::{self, BindError, Bound, Chosen, Demand, Node};
 use crate::config::RailSettings;
-use crate::ids::{IfName, PciAddr, RailIndex, RdmaName, SandboxId};
+use crate::ids::{IfName, PciAddr, RailIndex, RdmaName, SandboxId, SlotId};
 use crate::ipam::{self, Addresses, Cursors, Exhausted, Family, History, Pool};
+use crate::networks::Wanted;
 use crate::plan::{AttachPlan, PlanError, RailAttachment};
 use crate::topology::{Level, Rail, Topology};
 use ipnet::IpNet;
@@ -14,7 +15,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// What a sandbox wants.
+mod choice;
+mod interfaces;
+mod parts;
+
+use choice::Picked;
+pub use parts::{Part, PodWish};
+
+/// What a sandbox without containers wants: one part, no annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     /// Who.
@@ -89,6 +97,12 @@ pub struct HeldRail {
     pub gpu: Option<PciAddr>,
     /// How far that GPU is.
     pub distance: Option<Level>,
+    /// The slot that became this rail; none without Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<SlotId>,
+    /// Containers that have the slot; none without Kubernetes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<String>,
 }
 
 /// A decision, and what it changes in the books.
@@ -152,6 +166,17 @@ impl DecideError {
             Self::Rails {
                 source: BindError::NotEnoughFree { unusable, .. },
                 ..
+            } if unusable
+                .iter()
+                .any(|(_, reason)| choice::is_unnamed(reason)) =>
+            {
+                "name more rails in the pod's annotation, or none; 'podrail status' shows who \
+                 holds those that it names"
+                    .into()
+            }
+            Self::Rails {
+                source: BindError::NotEnoughFree { unusable, .. },
+                ..
             } if !unusable.is_empty() => {
                 "make the unusable rails usable ('podrail topo' shows the interface of each), or \
                  ask for fewer rails"
@@ -197,6 +222,36 @@ impl Attachment {
 /// # Errors
 /// [`DecideError`]; nothing is held then.
 pub fn decide(means: &Means<'_>, held: &Held, wish: &Wish) -> Result<Decision, DecideError> {
+    let part = Part {
+        gpus: wish.gpus.clone(),
+        rails: wish.rails,
+        ..Part::default()
+    };
+    let wish = PodWish {
+        sandbox: wish.sandbox.clone(),
+        parts: vec![part],
+        networks: Wanted::default(),
+        previous_rp_filter: wish.previous_rp_filter.clone(),
+    };
+    decide_pod(means, held, &wish, &[])
+}
+
+/// Decides for a pod, given what is held and what the `others` wait for: all other admitted pods
+/// that are not bound yet.
+///
+/// # Guarantees
+/// Each rail once, however many containers. The slots of a part become its rails in order, the
+/// lowest slot the lowest rail. Same inputs, same plan, in whatever order parts, GPUs, slots,
+/// containers and others are given.
+///
+/// # Errors
+/// [`DecideError`]; nothing is held then.
+pub fn decide_pod(
+    means: &Means<'_>,
+    held: &Held,
+    wish: &PodWish,
+    others: &[Demand],
+) -> Result<Decision, DecideError> {
     let sandbox = || wish.sandbox.clone();
     let node = Node {
         topology: means.topology,
@@ -205,36 +260,24 @@ pub fn decide(means: &Means<'_>, held: &Held, wish: &Wish) -> Result<Decision, D
         unusable: binding::unusable(means.topology),
         bound: held.bound.clone(),
     };
-    let own = Demand {
-        gpus: wish.gpus.clone(),
-        rails: wish.rails,
-    };
-    let choice = binding::bind(&node, &own, &[]).map_err(|source| DecideError::Rails {
+    let picked = choice::choose(&node, wish, others).map_err(|source| DecideError::Rails {
         sandbox: sandbox(),
         source,
     })?;
-    let chosen = &choice.own.rails;
-    let leases = ipam::allocate(means.pool, held.history(), chosen.len()).map_err(|source| {
-        DecideError::Addresses {
-            sandbox: sandbox(),
-            source,
-        }
+    let leases = ipam::allocate(means.pool, held.history(), picked.rails.len());
+    let leases = leases.map_err(|source| DecideError::Addresses {
+        sandbox: sandbox(),
+        source,
     })?;
-    let rails: Vec<HeldRail> = chosen
-        .iter()
-        .zip(&leases.slots)
-        .map(|(chosen, addresses)| held_rail(means, chosen, addresses))
-        .collect::<Result<_, _>>()?;
+    let rails = held_rails(means, wish, &picked, &leases.slots)?;
     let plan = plan(means, wish, &rails)?;
-    let gpus = wish
-        .gpus
-        .iter()
-        .filter_map(|gpu| gpu_address(means.topology, *gpu))
-        .collect();
+    let gpus = wish.gpus().into_iter();
     let attachment = Attachment {
-        gpus,
+        gpus: gpus
+            .filter_map(|gpu| gpu_address(means.topology, gpu))
+            .collect(),
         rails,
-        exact: choice.exact,
+        exact: picked.exact,
         plan,
     };
     Ok(Decision {
@@ -247,6 +290,30 @@ fn gpu_address(topology: &Topology, gpu: usize) -> Option<PciAddr> {
     topology.gpus.get(gpu).map(|gpu| gpu.path.function)
 }
 
+/// The chosen rails with their addresses, names and slots, in rail order.
+fn held_rails(
+    means: &Means<'_>,
+    wish: &PodWish,
+    picked: &Picked<'_>,
+    leases: &[Addresses],
+) -> Result<Vec<HeldRail>, DecideError> {
+    let indexes = picked.rails.iter().map(|given| given.chosen.rail);
+    let names = interfaces::names(&indexes.collect(), &wish.networks);
+    let rails = picked.rails.iter().zip(leases);
+    rails
+        .map(|(given, addresses)| {
+            let held = held_rail(means, &given.chosen, addresses)?;
+            Ok(HeldRail {
+                interface: names.get(&held.index).unwrap_or(&held.interface).clone(),
+                slot: given.slot,
+                containers: given.part.containers_of(given.slot),
+                ..held
+            })
+        })
+        .collect()
+}
+
+/// A rail as the topology knows it, under its default name.
 fn held_rail(
     means: &Means<'_>,
     chosen: &Chosen,
@@ -269,6 +336,8 @@ fn held_rail(
             .collect(),
         gpu: serves.and_then(|served| gpu_address(means.topology, served.gpu)),
         distance: serves.map(|served| served.distance.level),
+        slot: None,
+        containers: vec![],
     })
 }
 
@@ -277,7 +346,7 @@ fn with_prefix(pool: &Pool, address: IpAddr) -> Option<IpNet> {
     IpNet::new(address, subnet.prefix_len()).ok()
 }
 
-fn plan(means: &Means<'_>, wish: &Wish, rails: &[HeldRail]) -> Result<AttachPlan, DecideError> {
+fn plan(means: &Means<'_>, wish: &PodWish, rails: &[HeldRail]) -> Result<AttachPlan, DecideError> {
     let failed = |source| DecideError::Plan {
         sandbox: wish.sandbox.clone(),
         source,

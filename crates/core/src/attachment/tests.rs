@@ -1,5 +1,7 @@
 //! From wish to plan on a small node: two roots, each with a GPU and a dual-port NIC.
 
+mod pods;
+
 use super::*;
 use crate::config::PoolSettings;
 use crate::ids::{NicId, RootId};
@@ -194,6 +196,23 @@ fn an_attachment_survives_the_state_file() {
     );
     let unknown = text.replacen('{', "{\"extra\":1,", 1);
     assert!(serde_json::from_str::<Attachment>(&unknown).is_err());
+}
+
+#[test]
+fn a_plan_of_an_older_program_is_read() {
+    let wish = wish(&[0], 1);
+    let decision = decided(&RailSettings::default(), &Held::default(), &wish).unwrap();
+    let text = serde_json::to_string(&decision.attachment).unwrap();
+    // Written without slots and containers, as before them.
+    assert!(
+        !text.contains("slot") && !text.contains("containers"),
+        "{text}"
+    );
+    let read: Attachment = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (read.rails[0].slot, read.rails[0].containers.len()),
+        (None, 0)
+    );
 }
 
 #[test]
