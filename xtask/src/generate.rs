@@ -17,18 +17,39 @@ pub(crate) struct Options {
     check: bool,
 }
 
+/// A file that is made, not written.
+pub(crate) struct File {
+    /// Below the workspace's root.
+    pub(crate) path: &'static str,
+    /// What must be in it.
+    pub(crate) text: String,
+}
+
 /// Writes the generated files, or checks them.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
-    let wanted = cli_reference()?;
-    let is_fresh = std::fs::read_to_string(&path).is_ok_and(|text| text == wanted);
-    match (is_fresh, options.check) {
-        (true, _) => println!("gen: docs/cli.md is fresh"),
-        (false, true) => bail!("docs/cli.md is stale: run 'cargo xtask gen'"),
-        (false, false) => {
-            std::fs::write(&path, wanted).context("write docs/cli.md")?;
-            println!("gen: docs/cli.md written");
+    let cli = File {
+        path: "docs/cli.md",
+        text: cli_reference()?,
+    };
+    keep(&[cli, crate::traces::file()?], options.check)
+}
+
+/// Writes the files that are not as they must be, or names all of them in an error.
+pub(crate) fn keep(files: &[File], only_check: bool) -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut stale = vec![];
+    for File { path, text } in files {
+        if std::fs::read_to_string(root.join(path)).is_ok_and(|found| found == *text) {
+            println!("gen: {path} is fresh");
+        } else if only_check {
+            stale.push(*path);
+        } else {
+            std::fs::write(root.join(path), text).with_context(|| format!("write {path}"))?;
+            println!("gen: {path} written");
         }
+    }
+    if !stale.is_empty() {
+        bail!("stale: {}; run 'cargo xtask gen'", stale.join(", "));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,12 @@
 //! The project's own chores.
 
+mod allocators;
 mod bench;
 mod demo;
 mod generate;
 mod lab;
 mod tidy;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ enum Task {
     Bench(bench::Options),
     /// Write the files that are generated from the program (--check: compare only).
     Gen(generate::Options),
+    /// Run the same pods under three allocators and write docs/allocators.md.
+    Traces(traces::Options),
     /// Check the house rules: layers, sizes, purposes, paths.
     Tidy,
 }
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Gen(options) => generate::run(&options),
+        Task::Traces(options) => traces::run(&options),
         Task::Tidy => tidy::run(),
     };
     outcome.unwrap_or_else(|error| {
