@@ -1,4 +1,16 @@
 //! Speaks with the kubelet: device plugin, registration, PodResources, checkpoint.
+//!
+//! - [`plugin`]: offers slots as an extended resource and stays registered ([`plugin::run`]).
+//! - [`podresources`]: which devices each admitted pod got ([`podresources::blocking::list`]).
+//! - [`checkpoint`]: the same with pod UIDs and plain init containers, from the kubelet's file.
+//!
+//! Deliberately absent: what a slot becomes, and which slots are healthy. The caller knows.
+
+pub mod checkpoint;
+mod client;
+mod grants;
+pub mod plugin;
+pub mod podresources;
 
 /// Messages and services as the kubelet speaks them, generated from `proto/`.
 pub mod proto {
@@ -8,6 +20,7 @@ pub mod proto {
         unreachable_pub,
         unused_qualifications,
         clippy::all,
+        clippy::too_many_lines,
         reason = "generated from proto/deviceplugin.proto, which documents it"
     )]
     pub mod deviceplugin {
@@ -19,6 +32,7 @@ pub mod proto {
         unreachable_pub,
         unused_qualifications,
         clippy::all,
+        clippy::too_many_lines,
         reason = "generated from proto/podresources.proto, which documents it"
     )]
     pub mod podresources {
