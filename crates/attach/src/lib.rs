@@ -1,10 +1,12 @@
 //! Carries out an attach plan on the kernel, undoes it, and compares the kernel with it.
 //!
 //! The plan (`podrail_core::plan`) holds every name and number; nothing is decided here. Reading
-//! order: [`attach()`] (preflight, then steps, undo on a fault), [`detach()`], [`differences()`].
+//! order: [`attach()`] (preflight, then steps, undo on a fault), [`detach()`], [`differences()`]; then
+//! [`cdi`], the files that give a pod its devices.
 //!
 //! Deliberately absent: choosing rails, leasing addresses, the state file.
 
+pub mod cdi;
 mod error;
 pub mod faults;
 mod observe;

@@ -5,6 +5,7 @@
 
 pub mod attachment;
 pub mod binding;
+pub mod cdi;
 pub mod config;
 pub mod explain;
 pub mod gpus;
