@@ -23,8 +23,8 @@ const KERNEL_GROUP: u32 = 1;
 /// A link with all of its attributes is about 2 KiB, a uevent at most 2 KiB and its header
 /// (`UEVENT_BUFFER_SIZE`). A larger datagram counts as lost.
 const RECEIVE_BUFFER: usize = 32 * 1024;
-/// Datagrams of one reading: a reader is never held up by a kernel that keeps talking.
-const MOST_DATAGRAMS: usize = 256;
+/// Events of one reading; with more of them, everything has to be looked at anyway.
+const MOST_EVENTS: usize = 1024;
 
 /// Something that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,34 +96,40 @@ impl Events {
         })
     }
 
-    /// What is queued; empty if nothing is.
+    /// All that is queued; empty if nothing is.
     ///
     /// # Guarantees
-    /// Never waits. A lost or unreadable message is an [`Event::Lost`], never silence. Messages
-    /// that did not come from the kernel are ignored.
+    /// Never waits. A lost or unreadable message is an [`Event::Lost`], never silence, and so are
+    /// more events than are kept at a time. Messages that did not come from the kernel are ignored.
     ///
     /// # Errors
     /// [`NetlinkError::Receive`]: the socket is of no use any more.
     pub fn read(&mut self) -> Result<Vec<Event>, NetlinkError> {
         let mut found = Vec::new();
-        for _ in 0..MOST_DATAGRAMS {
-            self.buffer.clear();
-            match self
-                .socket
-                .recv_from(&mut self.buffer, MSG_DONTWAIT | MSG_TRUNC)
-            {
-                Ok((_, sender)) if sender.port_number() != 0 => {}
-                Ok((length, _)) if length > self.buffer.len() => found.push(Event::Lost),
-                Ok(_) => found.extend(parse(self.source, &self.buffer)),
-                Err(error) => match error.raw_os_error().map(Errno::from_raw) {
-                    Some(Errno::EAGAIN) => break,
-                    Some(Errno::EINTR) => {}
-                    Some(Errno::ENOBUFS) => found.push(Event::Lost),
-                    _ => return Err(receiving(self.source, error)),
-                },
+        while let Some(events) = self.receive()? {
+            found.extend(events);
+            if found.len() > MOST_EVENTS {
+                found = vec![Event::Lost];
             }
         }
         Ok(found)
+    }
+
+    /// The events of one datagram; none if nothing is queued.
+    fn receive(&mut self) -> Result<Option<Vec<Event>>, NetlinkError> {
+        self.buffer.clear();
+        let flags = MSG_DONTWAIT | MSG_TRUNC;
+        match self.socket.recv_from(&mut self.buffer, flags) {
+            Ok((_, sender)) if sender.port_number() != 0 => Ok(Some(vec![])),
+            Ok((length, _)) if length > self.buffer.len() => Ok(Some(vec![Event::Lost])),
+            Ok(_) => Ok(Some(parse(self.source, &self.buffer))),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EAGAIN) => Ok(None),
+                Some(Errno::EINTR) => Ok(Some(vec![])),
+                Some(Errno::ENOBUFS) => Ok(Some(vec![Event::Lost])),
+                _ => Err(receiving(self.source, error)),
+            },
+        }
     }
 }
 

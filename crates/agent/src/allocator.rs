@@ -1,0 +1,48 @@
+//! What is done before the kubelet gets its answer to `Allocate`.
+
+use crate::cdi;
+use crate::context::Context;
+use podrail_attach::cdi::CdiFileError;
+use podrail_core::ids::SlotId;
+use podrail_kubelet::plugin::{AllocateError, Allocator};
+use podrail_node::{Markers, NodeError, allocate, now, open_state};
+
+/// The slots of a request cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+enum PrepareError {
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error(transparent)]
+    Cdi(#[from] CdiFileError),
+    #[error("the work ended early")]
+    Ended,
+}
+
+/// Marks slots as waiting, and takes away the devices that they stood for before.
+#[derive(Debug)]
+pub(crate) struct Slots(pub(crate) Context);
+
+impl Allocator for Slots {
+    async fn allocate(&self, containers: &[Vec<SlotId>]) -> Result<(), AllocateError> {
+        let slots: Vec<SlotId> = containers.iter().flatten().copied().collect();
+        let count = containers.len();
+        let done = self.0.blocking(move |context| prepare(context, &slots));
+        let done = done.await.unwrap_or(Err(PrepareError::Ended));
+        done.map_err(AllocateError::new)?;
+        let count = u64::try_from(count).unwrap_or_default();
+        self.0.board.update(|values| values.allocations += count);
+        self.0.look_again.notify_one();
+        Ok(())
+    }
+}
+
+/// The marks come first: from then on no pod of these slots starts without rails, since the name of
+/// a file that is gone cannot be resolved.
+fn prepare(context: &Context, slots: &[SlotId]) -> Result<(), PrepareError> {
+    let _alone = context.allocating();
+    let paths = &context.options.paths;
+    let mut state = open_state(&paths.state)?;
+    let markers = Markers::beside(&paths.state)?;
+    allocate(&mut state.store, &markers, slots, now())?;
+    Ok(cdi::remove(&paths.cdi, slots)?)
+}

@@ -1,0 +1,74 @@
+//! CDI files as far as the agent takes them away: of slots that are allocated anew, and of
+//! sandboxes that are gone. It writes none.
+
+use podrail_attach::cdi::{CdiDir, CdiFileError, Removal};
+use podrail_core::attachment::Attachment;
+use podrail_core::ids::SlotId;
+use podrail_node::{Exposure, HookError};
+use podrail_store::Binding;
+use std::path::{Path, PathBuf};
+
+/// Takes the files of a binding back.
+#[derive(Debug)]
+pub(crate) struct Concealer(pub(crate) PathBuf);
+
+impl Exposure for Concealer {
+    fn expose(&mut self, _: &Binding, _: &Attachment) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
+        let Some(dir) = CdiDir::open(&self.0)? else {
+            return Ok(());
+        };
+        for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
+            dir.remove_if_owner(slot, &binding.request.sandbox)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes the files of slots, whoever owns them.
+pub(crate) fn remove(path: &Path, slots: &[SlotId]) -> Result<(), CdiFileError> {
+    let Some(dir) = CdiDir::open(path)? else {
+        return Ok(());
+    };
+    slots
+        .iter()
+        .try_for_each(|slot| dir.remove(*slot).map(|_| ()))
+}
+
+/// Removes files whose owner does not hold the slot, and what killed processes left; how many.
+///
+/// `holds` is asked after the files were listed: a binding is kept before its files are written.
+pub(crate) fn remove_orphans<E: From<CdiFileError>>(
+    path: &Path,
+    bindings: impl FnOnce() -> Result<Vec<Binding>, E>,
+) -> Result<u64, E> {
+    let Some(dir) = CdiDir::open(path)? else {
+        return Ok(0);
+    };
+    let mut removed = dir.sweep()?;
+    let files = dir.list()?;
+    let bindings = bindings()?;
+    for file in files {
+        let done = match &file.owner {
+            Ok(owner) => {
+                let mut of_owner = bindings
+                    .iter()
+                    .filter(|b| b.request.sandbox == owner.sandbox);
+                let holds = |b: &Binding| b.rails.iter().any(|rail| rail.slot == Some(file.slot));
+                match of_owner.any(holds) {
+                    true => continue,
+                    false => dir.remove_if_owner(file.slot, &owner.sandbox)?,
+                }
+            }
+            Err(_) => dir.remove_if_damaged(file.slot)?,
+        };
+        if done == Removal::Removed {
+            removed += 1;
+            tracing::info!("{}: removed its CDI file, which nobody owned", file.slot);
+        }
+    }
+    Ok(removed.try_into().unwrap_or(u64::MAX))
+}

@@ -1,0 +1,266 @@
+//! One look at the node: configuration, topology, and which slots the kubelet may give away.
+//! Blocking.
+
+use crate::board::{Board, CONFIGURED, DISCOVERED, STATE};
+use crate::config::{self, Loaded};
+use crate::context::Context;
+use crate::metrics::{AddressCounts, RailCounts, SlotCounts};
+use crate::say::{tell, words};
+use podrail_core::binding::unusable;
+use podrail_core::health::{Ground, slot_health, usable_shares};
+use podrail_core::ids::{ResourceName, SlotId};
+use podrail_core::ipam::{Family, Pool};
+use podrail_core::topology::{LinkState, Topology};
+use podrail_host::Discovery;
+use podrail_kubelet::plugin::Slot;
+use podrail_node::{NodeError, Settings, discover, open_state, require_ready};
+use podrail_store::{Binding, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What a look gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// What the slots are counted as.
+    pub(crate) resource: ResourceName,
+    /// All slots; empty if there are none, or if nobody knows.
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// Before the first look, which may take a while: what an earlier run knew. After a reboot the
+/// kubelet refuses pods for good if their slots are not offered at once.
+pub(crate) fn remembered(context: &Context) -> Option<Look> {
+    let state = Store::open_read_only(&context.options.paths.state).ok()?;
+    let settings = match config::load(&context.options) {
+        Ok(loaded) => loaded.settings,
+        Err(_) => config::remembered(&state)?,
+    };
+    let slots = (0..state.slots()).map(SlotId);
+    let healthy = |id| Slot { id, healthy: true };
+    Some(Look {
+        resource: settings.config.resource,
+        slots: slots.map(healthy).collect(),
+    })
+}
+
+/// Looks, and keeps what it saw in the state file. `None`: what was offered before stays.
+pub(crate) fn look(context: &Context) -> Option<Look> {
+    let board = &context.board;
+    let loaded = configured(context);
+    let state = &context.options.paths.state;
+    let opened = open_state(state).map_err(NodeError::from);
+    let mut store = match opened {
+        Ok(opened) => {
+            opened
+                .notes
+                .iter()
+                .for_each(|note| tracing::info!("{note}"));
+            opened.store
+        }
+        Err(error) => {
+            tell(board, STATE, false, &words(&error, error.hint().as_deref()));
+            return None;
+        }
+    };
+    let settings = match loaded {
+        Some(loaded) => {
+            kept(
+                board,
+                store.put_setup(&loaded.setup).map_err(NodeError::from),
+            )?;
+            loaded.settings
+        }
+        None => config::remembered(&kept(
+            board,
+            Store::open_read_only(state).map_err(NodeError::from),
+        )?)?,
+    };
+    let found = match discover(&context.options.root, &settings) {
+        Ok(found) => found,
+        Err(error) => {
+            tell(
+                board,
+                DISCOVERED,
+                false,
+                &words(&error, error.hint().as_deref()),
+            );
+            return None;
+        }
+    };
+    let slots = kept(board, keep(board, &mut store, &settings, &found))?;
+    tell(board, STATE, true, &format!("{} is open", state.display()));
+    Some(Look {
+        resource: settings.config.resource,
+        slots,
+    })
+}
+
+fn configured(context: &Context) -> Option<Loaded> {
+    match config::load(&context.options) {
+        Ok(loaded) => {
+            let path = context.options.config_path();
+            let from = match path.exists() {
+                true => format!("from {}", path.display()),
+                false => format!("there is no {}: defaults, and no pool", path.display()),
+            };
+            tell(&context.board, CONFIGURED, true, &from);
+            Some(loaded)
+        }
+        Err(error) => {
+            tell(&context.board, CONFIGURED, false, &words(&error, None));
+            None
+        }
+    }
+}
+
+/// The outcome of work on the state file, which is told if it failed.
+fn kept<T>(board: &Board, outcome: Result<T, NodeError>) -> Option<T> {
+    outcome
+        .inspect_err(|error| tell(board, STATE, false, &words(error, error.hint().as_deref())))
+        .ok()
+}
+
+/// Keeps the topology, and tells of it; the slots that follow.
+fn keep(
+    board: &Board,
+    store: &mut Store,
+    settings: &Settings,
+    found: &Discovery,
+) -> Result<Vec<Slot>, NodeError> {
+    let topology = &found.topology;
+    let text = serde_json::to_string(topology).map_err(NodeError::BadTopology)?;
+    if store.topology()?.as_deref() != Some(text.as_str()) {
+        store.put_topology(&text)?;
+        board.topology_changed();
+    }
+    let ready = require_ready(&found.node);
+    let shares = settings.config.rails.shares;
+    let rails = u16::try_from(topology.rails.len()).unwrap_or(u16::MAX);
+    let slots = store.grow_slots(rails.saturating_mul(shares))?;
+    let ground = Ground {
+        netns_shared: ready.is_ok(),
+        ipvlan: ready.is_ok(),
+    };
+    let usable = usable_shares(topology, ground, shares);
+    let bindings = store.list()?;
+    let waiting: BTreeSet<SlotId> = store.waiting()?.into_keys().collect();
+    let bound = bindings.iter().flat_map(|binding| &binding.rails);
+    let bound: BTreeSet<SlotId> = bound.filter_map(|rail| rail.slot).collect();
+    let busy = waiting.union(&bound).copied().collect();
+    let health = slot_health(slots, usable, &busy);
+    board.update(|values| {
+        values.slots = slot_counts(&health, &waiting, &bound);
+        values.rails = rail_counts(topology);
+        values.bindings = bindings.len().try_into().unwrap_or(u64::MAX);
+        values.addresses = addresses(settings.pool.as_ref(), &bindings);
+    });
+    match ready {
+        Ok(()) => tell(board, DISCOVERED, true, &in_words(topology)),
+        Err(error) => tell(
+            board,
+            DISCOVERED,
+            false,
+            &words(&error, error.hint().as_deref()),
+        ),
+    }
+    let slot = |(id, healthy)| Slot { id, healthy };
+    Ok(health.into_iter().map(slot).collect())
+}
+
+/// `16 rails, 8 GPUs; unusable: rail 0: link down`
+fn in_words(topology: &Topology) -> String {
+    let unusable = unusable(topology);
+    let list: Vec<String> = unusable
+        .iter()
+        .map(|(rail, why)| format!("rail {rail}: {why}"))
+        .collect();
+    let counts = format!(
+        "{} rails, {} GPUs",
+        topology.rails.len(),
+        topology.gpus.len()
+    );
+    match list.is_empty() {
+        true => counts,
+        false => format!("{counts}; unusable: {}", list.join(", ")),
+    }
+}
+
+fn slot_counts(
+    health: &[(SlotId, bool)],
+    waiting: &BTreeSet<SlotId>,
+    bound: &BTreeSet<SlotId>,
+) -> SlotCounts {
+    let mut counts = SlotCounts::default();
+    for (slot, healthy) in health {
+        let count = match (waiting.contains(slot), bound.contains(slot), healthy) {
+            (true, _, _) => &mut counts.waiting,
+            (_, true, _) => &mut counts.bound,
+            (_, _, true) => &mut counts.free,
+            _ => &mut counts.unhealthy,
+        };
+        *count += 1;
+    }
+    counts
+}
+
+fn rail_counts(topology: &Topology) -> RailCounts {
+    let mut counts = RailCounts::default();
+    for rail in &topology.rails {
+        let count = match (rail.faults.is_empty(), rail.link) {
+            (false, _) => &mut counts.faulty,
+            (true, LinkState::Down) => &mut counts.down,
+            (true, _) => &mut counts.usable,
+        };
+        *count += 1;
+    }
+    counts
+}
+
+/// Used and total of each family; leases of other pools are not of this block.
+#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+fn addresses(pool: Option<&Pool>, bindings: &[Binding]) -> BTreeMap<&'static str, AddressCounts> {
+    let Some(pool) = pool else {
+        return BTreeMap::new();
+    };
+    let leases = || bindings.iter().flat_map(|binding| &binding.leases);
+    let of = |family: Family| {
+        let ours = leases().filter(|lease| Family::of(lease.address) == family);
+        let used = ours.filter(|lease| lease.pool == *pool.name()).count();
+        let counts = AddressCounts {
+            used: used as f64,
+            total: capacity(pool, family),
+        };
+        let name = match family {
+            Family::V4 => "ipv4",
+            Family::V6 => "ipv6",
+        };
+        (name, counts)
+    };
+    pool.families().map(of).collect()
+}
+
+/// Largest block of which the holes are counted, one by one.
+const COUNTED: u128 = 1 << 16;
+
+/// How many addresses of a family the node's block hands out. In larger blocks holes do not
+/// matter to anybody who looks at a metric.
+#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+fn capacity(pool: &Pool, family: Family) -> f64 {
+    let (first, last) = match pool.block_range(family) {
+        Some((IpAddr::V4(first), IpAddr::V4(last))) => {
+            (u128::from(first.to_bits()), u128::from(last.to_bits()))
+        }
+        Some((IpAddr::V6(first), IpAddr::V6(last))) => (first.to_bits(), last.to_bits()),
+        _ => return 0.0,
+    };
+    let size = last.saturating_sub(first).saturating_add(1);
+    if size > COUNTED {
+        return size as f64;
+    }
+    let address = |bits: u128| match u32::try_from(bits) {
+        Ok(bits) if family == Family::V4 => IpAddr::V4(bits.into()),
+        _ => IpAddr::V6(bits.into()),
+    };
+    let handed_out = (first..=last).filter(|bits| pool.hands_out(address(*bits)));
+    handed_out.count() as f64
+}
