@@ -1,8 +1,21 @@
 //! Pods as the kubelet tells of them: who was admitted, with which devices.
+//!
+//! Two sources are joined. PodResources has every running or admitted pod, without UIDs and without
+//! plain init containers. The kubelet's checkpoint has both, and no names of pods.
 
 use crate::ids::{KubeName, PodUid};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+mod admitted;
+mod containers;
+mod error;
+mod note;
+
+pub use admitted::{Admitted, Own};
+pub use containers::Lookup;
+pub use error::PodsError;
+pub use note::Note;
 
 /// One pod, for ever: a name may come again, a UID does not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -54,3 +67,6 @@ pub struct CheckpointGrant {
     /// What it got.
     pub grant: DeviceGrant,
 }
+
+#[cfg(test)]
+mod tests;
