@@ -6,13 +6,15 @@
 //! that the caller got by netlink. There is no netlink, no async and no clock in this crate.
 //!
 //! Reading order: [`discover`] -> `pci` -> `gpu` -> `rdma` -> `netdev` -> `front_end` -> `select`
-//! -> `rails`; then `node` for facts besides the topology, and [`dump`] for files of NCCL and hwloc.
+//! -> `rails`; then `node` for facts besides the topology, [`mig_parents`], and [`dump`] for files of
+//! NCCL and hwloc.
 
 mod error;
 mod front_end;
 mod glob;
 mod gpu;
 mod kernel;
+mod mig;
 mod netdev;
 mod node;
 mod pci;
@@ -28,6 +30,7 @@ pub mod render;
 pub use error::HostError;
 pub use glob::{BadPattern, Pattern};
 pub use kernel::{InterfaceAddress, KernelAnswers, RdmaLink};
+pub use mig::mig_parents;
 pub use node::{KernelModule, Memlock, NetnsMode, NodeFacts, memlock};
 pub use select::{LinkType, Selectors};
 pub use tree::Note;

@@ -1,5 +1,6 @@
 //! Data-driven tests: fixtures in, expected text out. `UPDATE_EXPECT=1` rewrites what is expected.
 
+mod device_plugins;
 mod discover;
 mod dumps;
 mod garbage;
