@@ -4,6 +4,7 @@
 //! and then serves requests. One binary, so one file to put into the initramfs.
 
 mod boot;
+mod disk;
 mod modules;
 mod mounts;
 mod process;

@@ -4,20 +4,23 @@
 //! a second run finds everything there and an older folder is never mistaken for the present one.
 
 mod apt;
+mod containers;
+mod image;
 mod kernel;
 mod modules;
+mod pack;
 mod userland;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cpio::Archive;
+use crate::cpio;
 use crate::error::LabError;
 use crate::plan::{MODULES_PATH, Module};
 use crate::shape::digest;
 
 /// Raise when the code of this module makes other files from the same lists.
-const RECIPE: u32 = 2;
+const RECIPE: u32 = 3;
 /// The kernel series wanted first: the first whose rxe sends from a pod's own address. Any other
 /// 7.x does when the archive has moved on.
 const KERNEL_SERIES: &str = "7.3";
@@ -87,6 +90,11 @@ impl Assets {
         self.dir.join("base.cpio")
     }
 
+    /// containerd, runc and the pods' images: what a lab with containers has beyond the base.
+    pub(crate) fn containers(&self) -> PathBuf {
+        self.dir.join("containers.cpio")
+    }
+
     fn build(root: &Path, say: &mut dyn FnMut(&str)) -> Result<Self, LabError> {
         let work = tempfile::Builder::new()
             .prefix("build-")
@@ -100,19 +108,15 @@ impl Assets {
         let vmlinux = kernel::unpack(&tree.join("usr/lib/modules").join(&release).join("vmlinuz"))?;
         write(&out.join("vmlinux"), &vmlinux)?;
         say("packing the guest: modules, programs and their libraries");
-        let mut archive = Archive::default();
-        let table = modules::pack(&tree, &release, &mut archive)?;
-        archive.file(
-            MODULES_PATH,
-            0o644,
-            &serde_json::to_vec(&table).map_err(LabError::Json)?,
-        );
-        userland::pack(&tree, &mut archive)?;
-        write(&out.join("base.cpio"), &archive.finish())?;
-        write(
-            &out.join("modules.json"),
-            &serde_json::to_vec(&table).map_err(LabError::Json)?,
-        )?;
+        let mut base = userland::pack(&tree)?;
+        let table = modules::pack(&tree, &release, &mut base)?;
+        let table = serde_json::to_vec(&table).map_err(LabError::Json)?;
+        write(&out.join("modules.json"), &table)?;
+        base.file(MODULES_PATH, 0o644, table);
+        write(&out.join("base.cpio"), &cpio::archive(&base))?;
+        say("packing containerd and the pods' images");
+        let containers = containers::pack(&tree, &base)?;
+        write(&out.join("containers.cpio"), &cpio::archive(&containers))?;
         write(&out.join("complete"), format!("{release}\n").as_bytes())?;
         let assets = Self {
             dir: root.join(format!("assets-{:016x}", recipe())),
@@ -139,8 +143,13 @@ fn recipe() -> u64 {
         userland::PROGRAMS,
         userland::PLUGINS,
         modules::WANTED,
+        containers::PACKAGES,
+        containers::PROGRAMS,
+        containers::POD_PROGRAMS,
     ];
-    let words: Vec<String> = lists.iter().map(|list| list.join(" ")).collect();
+    let words = lists.iter().map(|list| list.join(" "));
+    let files = containers::FILES.map(|(path, text)| format!("{path} {text}"));
+    let words: Vec<String> = words.chain(files).collect();
     digest(&format!("{RECIPE} {KERNEL_SERIES} {}", words.join("\n")))
 }
 
@@ -151,7 +160,8 @@ fn fetch(work: &Path, say: &mut dyn FnMut(&str)) -> Result<PathBuf, LabError> {
     apt.update()?;
     let kernel = kernel::package(&apt.names("linux-image-7")?, KERNEL_SERIES)?;
     let mut packages = kernel.packages();
-    packages.extend(userland::PACKAGES.iter().map(|name| (*name).to_owned()));
+    let own = userland::PACKAGES.iter().chain(containers::PACKAGES);
+    packages.extend(own.map(|name| (*name).to_owned()));
     say(&format!(
         "downloading kernel {} and the guest's packages",
         kernel.release

@@ -3,7 +3,7 @@
 //! The kernel unpacks several archives laid end to end, so a lab's own files are appended to the
 //! cached base without rewriting it. Uncompressed: under emulation the guest only copies memory.
 
-use std::collections::BTreeSet;
+use crate::tree::{Kind, Tree};
 
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
@@ -12,116 +12,78 @@ const CHARACTER: u32 = 0o020_000;
 /// The archive's end; the kernel looks for the next one after it.
 const TRAILER: &str = "TRAILER!!!";
 
-/// An archive in memory. Parent directories are added by themselves.
-#[derive(Debug, Default)]
-pub(crate) struct Archive {
+/// The archive of a tree.
+pub(crate) fn archive(tree: &Tree) -> Vec<u8> {
+    let mut writer = Writer::default();
+    for entry in tree.entries() {
+        let mut header = Header {
+            path: &entry.path,
+            mode: entry.mode,
+            ..Header::default()
+        };
+        match &entry.kind {
+            Kind::Directory => header.mode |= DIRECTORY,
+            Kind::File(data) => {
+                header.mode |= FILE;
+                header.data = data;
+            }
+            Kind::Symlink(target) => {
+                header.mode |= SYMLINK;
+                header.data = target.as_bytes();
+            }
+            Kind::Character(major, minor) => {
+                header.mode |= CHARACTER;
+                header.device = (*major, *minor);
+            }
+        }
+        writer.entry(&header);
+    }
+    writer.entry(&Header {
+        path: TRAILER,
+        ..Header::default()
+    });
+    writer.bytes
+}
+
+#[derive(Default)]
+struct Writer {
     bytes: Vec<u8>,
     inode: u32,
-    present: BTreeSet<String>,
 }
 
 /// One entry's header fields that vary.
 #[derive(Default)]
-struct Entry<'a> {
+struct Header<'a> {
     path: &'a str,
     mode: u32,
     data: &'a [u8],
     device: (u32, u32),
 }
 
-impl Archive {
-    /// Adds a directory.
-    pub(crate) fn directory(&mut self, path: &str) {
-        self.parents(path);
-        if self.present.insert(path.into()) {
-            self.entry(&Entry {
-                path,
-                mode: DIRECTORY | 0o755,
-                ..Entry::default()
-            });
-        }
-    }
-
-    /// Adds a file with the given permission bits.
-    pub(crate) fn file(&mut self, path: &str, mode: u32, data: &[u8]) {
-        self.leaf(&Entry {
-            path,
-            mode: FILE | (mode & 0o7777),
-            data,
-            ..Entry::default()
-        });
-    }
-
-    /// Adds a symbolic link.
-    pub(crate) fn symlink(&mut self, path: &str, target: &str) {
-        let data = target.as_bytes();
-        self.leaf(&Entry {
-            path,
-            mode: SYMLINK | 0o777,
-            data,
-            ..Entry::default()
-        });
-    }
-
-    /// Adds a character device.
-    pub(crate) fn character_device(&mut self, path: &str, device: (u32, u32)) {
-        self.leaf(&Entry {
-            path,
-            mode: CHARACTER | 0o600,
-            device,
-            ..Entry::default()
-        });
-    }
-
-    /// Whether an entry of that path was added.
-    pub(crate) fn contains(&self, path: &str) -> bool {
-        self.present.contains(path)
-    }
-
-    /// Ends the archive and returns its bytes.
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.entry(&Entry {
-            path: TRAILER,
-            ..Entry::default()
-        });
-        self.bytes
-    }
-
-    fn leaf(&mut self, entry: &Entry<'_>) {
-        self.parents(entry.path);
-        if self.present.insert(entry.path.into()) {
-            self.entry(entry);
-        }
-    }
-
-    fn parents(&mut self, path: &str) {
-        if let Some((parent, _)) = path.rsplit_once('/') {
-            self.directory(parent);
-        }
-    }
-
-    fn entry(&mut self, entry: &Entry<'_>) {
+impl Writer {
+    fn entry(&mut self, header: &Header<'_>) {
         self.inode += 1;
-        let size = u32::try_from(entry.data.len()).unwrap_or(u32::MAX);
-        let name_size = u32::try_from(entry.path.len() + 1).unwrap_or(u32::MAX);
-        let links = if entry.mode & DIRECTORY == DIRECTORY {
+        let size = u32::try_from(header.data.len()).unwrap_or(u32::MAX);
+        let name_size = u32::try_from(header.path.len() + 1).unwrap_or(u32::MAX);
+        let links = if header.mode & DIRECTORY == DIRECTORY {
             2
         } else {
             1
         };
         self.bytes.extend_from_slice(b"070701");
-        let (major, minor) = entry.device;
+        let (major, minor) = header.device;
+        let mode = header.mode;
         let fields = [
-            self.inode, entry.mode, 0, 0, links, 0, size, 0, 0, major, minor, name_size, 0,
+            self.inode, mode, 0, 0, links, 0, size, 0, 0, major, minor, name_size, 0,
         ];
         for field in fields {
             self.bytes
                 .extend_from_slice(format!("{field:08x}").as_bytes());
         }
-        self.bytes.extend_from_slice(entry.path.as_bytes());
+        self.bytes.extend_from_slice(header.path.as_bytes());
         self.bytes.push(0);
         self.pad();
-        self.bytes.extend_from_slice(entry.data);
+        self.bytes.extend_from_slice(header.data);
         self.pad();
     }
 
@@ -135,12 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_brings_its_parents_once() {
-        let mut archive = Archive::default();
-        archive.file("usr/bin/tool", 0o755, b"#!");
-        archive.symlink("usr/bin/alias", "tool");
-        archive.directory("usr/bin");
-        let bytes = archive.finish();
+    fn a_file_follows_its_parents() {
+        let mut tree = Tree::default();
+        tree.file("usr/bin/tool", 0o755, "#!");
+        tree.symlink("usr/bin/alias", "tool");
+        let bytes = archive(&tree);
         let text = String::from_utf8_lossy(&bytes);
         assert_eq!(text.matches("070701").count(), 5);
         assert_eq!(bytes.len() % 4, 0);
@@ -154,20 +115,11 @@ mod tests {
 
     #[test]
     fn headers_are_the_length_the_kernel_wants() {
-        let mut archive = Archive::default();
-        archive.character_device("console", (5, 1));
-        let bytes = archive.finish();
+        let mut tree = Tree::default();
+        tree.character_device("console", (5, 1));
+        let bytes = archive(&tree);
         let header = std::str::from_utf8(bytes.get(..110).unwrap()).unwrap();
         assert_eq!(header.get(6..22), Some("0000000100002180"));
         assert_eq!(header.get(78..94), Some("0000000500000001"));
-    }
-
-    #[test]
-    fn the_first_entry_of_a_path_wins() {
-        let mut archive = Archive::default();
-        archive.file("a", 0o644, b"first");
-        archive.symlink("a", "second");
-        assert!(archive.contains("a"));
-        assert!(!String::from_utf8_lossy(&archive.finish()).contains("second"));
     }
 }

@@ -17,6 +17,7 @@ mod qemu;
 
 mod assets;
 mod cpio;
+mod tree;
 
 mod machine;
 mod wire;
@@ -29,6 +30,6 @@ pub mod testing;
 
 pub use assets::Assets;
 pub use error::LabError;
-pub use machine::{Builder, Cmd, InNetns, Lab, Output, Process, Stream, TerminalSize};
+pub use machine::{Builder, Cmd, Containerd, InNetns, Lab, Output, Process, Stream, TerminalSize};
 pub use shape::{Device, Fault, Gpu, Kind, NAMES as SHAPES, Port, Root, Shape};
 pub use wire::{BootReport, Status};

@@ -3,9 +3,11 @@
 //! The node lives as long as its [`Lab`]. Everything of it is in one folder, which is deleted at the
 //! end and kept when something failed.
 
+mod boot;
 mod builder;
 mod client;
 mod command;
+mod containerd;
 mod emulator;
 mod initrd;
 
@@ -18,9 +20,9 @@ use tempfile::TempDir;
 
 pub use self::builder::Builder;
 pub use self::command::{Cmd, InNetns, Output, Process, Stream, TerminalSize};
+pub use self::containerd::Containerd;
 
-use self::client::Client;
-use self::emulator::Emulator;
+use self::boot::{Boot, Running};
 use crate::error::LabError;
 use crate::shape::Shape;
 use crate::wire::{BootReport, Op};
@@ -38,12 +40,8 @@ const TAIL_LINES: usize = 15;
 /// ```
 #[derive(Debug)]
 pub struct Lab {
-    client: Client,
-    // After the client: its threads end when QEMU's side of the socket does.
-    emulator: Emulator,
-    shape: Shape,
-    report: BootReport,
-    boot_time: Duration,
+    running: Running,
+    boot: Boot,
     dir: Option<TempDir>,
     keep: AtomicBool,
 }
@@ -56,22 +54,22 @@ impl Lab {
 
     /// The node's shape: what a test expects to find.
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.boot.builder.shape
     }
 
     /// What the guest said when it was up.
     pub fn report(&self) -> &BootReport {
-        &self.report
+        &self.running.report
     }
 
     /// From the start of QEMU to the first command being possible.
     pub fn boot_time(&self) -> Duration {
-        self.boot_time
+        self.running.boot_time
     }
 
     /// A command, to be refined and run. The first word is the program.
     pub fn cmd<I: IntoIterator<Item = S>, S: Into<String>>(&self, argv: I) -> Cmd<'_> {
-        Cmd::new(self, argv.into_iter().map(Into::into).collect())
+        self.host().cmd(argv)
     }
 
     /// Runs a command to its end; a failing one is an output, not an error.
@@ -82,7 +80,7 @@ impl Lab {
         &self,
         argv: I,
     ) -> Result<Output, LabError> {
-        self.cmd(argv).run()
+        self.host().run(argv)
     }
 
     /// Runs a command that must exit with 0.
@@ -93,7 +91,7 @@ impl Lab {
         &self,
         argv: I,
     ) -> Result<Output, LabError> {
-        self.cmd(argv).run_ok()
+        self.host().run_ok(argv)
     }
 
     /// Runs a bash script that must exit with 0; it stops at the first failing command.
@@ -101,12 +99,12 @@ impl Lab {
     /// # Errors
     /// As [`run_ok`](Self::run_ok).
     pub fn sh(&self, script: &str) -> Result<Output, LabError> {
-        self.cmd(command::script(script)).run_ok()
+        self.host().sh(script)
     }
 
     /// The same commands inside a network namespace: a name of `ip netns`, or a path.
     pub fn in_netns<'a>(&'a self, netns: &'a str) -> InNetns<'a> {
-        InNetns::new(self, netns)
+        InNetns::new(self, Some(netns))
     }
 
     /// Writes a file of the guest, with its parent directories.
@@ -148,7 +146,25 @@ impl Lab {
 
     /// The console's file.
     pub fn console_path(&self) -> PathBuf {
-        self.emulator.console().to_owned()
+        self.running.emulator.console().to_owned()
+    }
+
+    /// Cuts the power, which no program on the node notices, and boots again. With
+    /// [`Builder::disk`] its folders hold what was flushed; without, the node is as new.
+    ///
+    /// # Errors
+    /// As [`Builder::boot`]; the node is gone then.
+    pub fn power_cut_and_boot(&mut self) -> Result<(), LabError> {
+        self.running.emulator.stop();
+        let Some(dir) = &self.dir else { return Ok(()) };
+        match self.boot.again(dir.path()) {
+            Ok(running) => self.running = running,
+            Err(error) => {
+                self.keep_console();
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the node's folder, console included, beyond the node's life.
@@ -157,8 +173,14 @@ impl Lab {
         self.console_path()
     }
 
+    /// The commands of the node's own namespace.
+    fn host(&self) -> InNetns<'_> {
+        InNetns::new(self, None)
+    }
+
     fn request(&self, op: Op, body: &[u8]) -> Result<Vec<u8>, LabError> {
-        self.client
+        self.running
+            .client
             .ask(op, body, command::LIMIT)
             .map_err(|fault| self.explain(fault, "request"))
     }
@@ -188,12 +210,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        self.emulator.stop();
+        self.running.emulator.stop();
         let failed = std::thread::panicking() || self.keep.load(Ordering::Relaxed);
         if let (true, Some(dir)) = (failed, self.dir.take()) {
             eprintln!(
                 "lab {}: console kept in {}",
-                self.shape.name,
+                self.shape().name,
                 dir.keep().display()
             );
         }

@@ -21,6 +21,8 @@ pub(crate) struct NodePlan {
     pub(crate) routes: Vec<String>,
     /// Files of the driver tree that the lab's GPUs do not have.
     pub(crate) gpus: Vec<GpuFile>,
+    /// Whether the node's state lies on a disk.
+    pub(crate) disk: bool,
 }
 
 /// One network function: found by PCI address, then named.
@@ -51,7 +53,7 @@ pub(crate) struct Module {
 }
 
 impl NodePlan {
-    pub(crate) fn of(shape: &Shape) -> Self {
+    pub(crate) fn of(shape: &Shape, disk: bool) -> Self {
         let (rails, front_ends) = (shape.rails(), shape.front_ends());
         let mut ports: Vec<&Port> = rails.iter().chain(&front_ends).collect();
         // The kernel numbers uverbs in the order of creation, as mlx5 numbers its devices.
@@ -68,6 +70,7 @@ impl NodePlan {
                 .iter()
                 .map(|gpu| gpu_file(shape, gpu))
                 .collect(),
+            disk,
         }
     }
 }
@@ -132,7 +135,7 @@ mod tests {
 
     #[test]
     fn rails_get_their_names_addresses_and_rdma_devices() {
-        let plan = NodePlan::of(&Shape::named("B4.8").unwrap());
+        let plan = NodePlan::of(&Shape::named("B4.8").unwrap(), false);
         let last = &plan.interfaces[15];
         assert_eq!((last.name.as_str(), last.mtu), ("rdma15", 4220));
         assert_eq!(last.address.as_deref(), Some("10.224.0.16/12"));
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn gpus_say_who_they_are() {
-        let plan = NodePlan::of(&Shape::named("H100.8").unwrap());
+        let plan = NodePlan::of(&Shape::named("H100.8").unwrap(), false);
         let text = &plan.gpus[1].information;
         assert!(
             text.contains("Bus Location: \t 0000:2d:00.0\nDevice Minor: \t 1\n"),

@@ -33,6 +33,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) initrd: &'a Path,
     pub(crate) console: &'a Path,
     pub(crate) agent_socket: &'a Path,
+    /// A raw image for the node's state.
+    pub(crate) disk: Option<&'a Path>,
     pub(crate) kernel_arguments: &'a [String],
 }
 
@@ -44,7 +46,10 @@ const KERNEL: &str = "console=ttyS0 panic=-1 reboot=t mitigations=off nokaslr qu
 
 /// The arguments after the program's name.
 pub(crate) fn arguments(shape: &Shape, launch: &Launch<'_>) -> Vec<String> {
-    let mut out = Arguments::default();
+    let mut out = Arguments {
+        rail_speed_mbit: shape.rail_speed_mbit,
+        ..Arguments::default()
+    };
     out.machine(shape, launch);
     out.numa(shape);
     out.cpus(shape, launch.accel);
@@ -52,6 +57,9 @@ pub(crate) fn arguments(shape: &Shape, launch: &Launch<'_>) -> Vec<String> {
         out.root(index, root);
     }
     out.agent(launch.agent_socket);
+    if let Some(image) = launch.disk {
+        out.disk(image);
+    }
     out.words
 }
 
@@ -63,6 +71,7 @@ struct Arguments {
     /// Network functions so far, for their MAC addresses.
     functions: u32,
     gpus: u32,
+    rail_speed_mbit: u32,
 }
 
 impl Arguments {
@@ -165,8 +174,11 @@ impl Arguments {
 
     fn device(&mut self, port: &str, device: &Device) {
         match &device.kind {
-            Kind::Nic(names) => self.nic(port, device.bus, names.len()),
-            Kind::FrontEnd(_) => self.nic(port, device.bus, 1),
+            Kind::Nic(names) => {
+                let speed = format!(",speed={},duplex=full", self.rail_speed_mbit);
+                self.nic(port, device.bus, names.len(), &speed);
+            }
+            Kind::FrontEnd(_) => self.nic(port, device.bus, 1, ""),
             Kind::Gpu => self.gpu(port),
             Kind::Switch(below) => self.switch(port, device.bus, below),
         }
@@ -179,7 +191,7 @@ impl Arguments {
         self.option("-device", gpu);
     }
 
-    fn nic(&mut self, port: &str, bus: u8, ports: usize) {
+    fn nic(&mut self, port: &str, bus: u8, ports: usize, link: &str) {
         for function in 0..ports {
             let number = self.functions;
             self.functions += 1;
@@ -197,7 +209,7 @@ impl Arguments {
                 format!(
                     "virtio-net-pci,id=n{bus:02x}f{function},bus={port},addr=0x0.{function},\
                      mac=08:c0:eb:00:01:{number:02x},disable-legacy=on,ioeventfd=off,\
-                     romfile={many}"
+                     romfile={link}{many}"
                 ),
             );
         }
@@ -222,6 +234,20 @@ impl Arguments {
             );
             self.device(&down, device);
         }
+    }
+
+    /// `cache=unsafe`: what the guest flushed is in the host's page cache, which a killed QEMU does
+    /// not take along; what it did not flush is lost, as in a power cut.
+    fn disk(&mut self, image: &Path) {
+        let image = image.display();
+        self.option(
+            "-drive",
+            format!("file={image},if=none,id=disk,format=raw,cache=unsafe,discard=unmap"),
+        );
+        self.option(
+            "-device",
+            "virtio-blk-pci,drive=disk,bus=pcie.0,addr=0x1e,disable-legacy=on,ioeventfd=off",
+        );
     }
 
     /// The agent's port: QEMU connects to the socket on which the host listens already, so the
@@ -262,6 +288,7 @@ mod tests {
             initrd: Path::new("INITRD"),
             console: Path::new("CONSOLE"),
             agent_socket: Path::new("SOCKET"),
+            disk: None,
             kernel_arguments: &["ib_core.netns_mode=0".into()],
         };
         let words = arguments(&Shape::named(shape).unwrap(), &launch);

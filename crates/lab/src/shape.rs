@@ -35,6 +35,8 @@ pub struct Shape {
     pub memory_mib_per_numa_node: u32,
     /// MTU of every rail.
     pub mtu: u32,
+    /// Link speed that every rail reports.
+    pub rail_speed_mbit: u32,
     /// The address of rail 0 in its subnet; the others follow.
     pub rail_address: Ipv4Net,
     /// The addresses of `fe0`, `fe1`...
@@ -128,6 +130,7 @@ struct RawShape {
     sockets: u32,
     memory_mib_per_numa_node: u32,
     mtu: u32,
+    rail_speed_mbit: u32,
     rail_address: String,
     front_end_addresses: Vec<String>,
     gateway: String,

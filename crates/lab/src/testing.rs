@@ -12,6 +12,22 @@ use crate::machine::Builder;
 use crate::shape::Shape;
 use crate::{Lab, machine};
 
+/// Podrail's configuration on a virtual node: the GPUs are plain display functions, and a block of
+/// 32 addresses is a node's.
+pub const CONFIG: &str = "\
+gpus: { generic: true }
+pool:
+  name: rails
+  subnets: [10.239.255.0/24]
+  blockSize: 32
+";
+/// Podrail's environment on a virtual node: the root with the NVIDIA driver's files, and an address
+/// of the front-end NIC that the default route does not use.
+pub const ENVIRONMENT: [(&str, &str); 2] = [
+    ("PODRAIL_ROOT", "/lab/root"),
+    ("PODRAIL_NODE_ADDRESS", "10.140.67.66"),
+];
+
 /// Boots a node with the given binaries of the workspace (`(package, binary)`) in `/usr/bin`; none
 /// when the lab's assets are not there, which is counted as a skip, or a failure in CI.
 ///

@@ -71,6 +71,10 @@ fn check_tree(lab: &Lab) {
         );
     }
     assert_eq!(rdma.len(), ports.len());
+    let speeds = lab.sh("cat /sys/class/net/rdma*/speed").unwrap().text();
+    let speed = shape.rail_speed_mbit.to_string();
+    assert!(speeds.lines().all(|rail| rail == speed), "{speeds}");
+    assert_eq!(speeds.lines().count(), rails.len());
     for gpu in shape.gpus() {
         assert_eq!(numa[&gpu.pci], gpu.numa_node.to_string(), "{}", gpu.pci);
         let path = format!("/lab/root/proc/driver/nvidia/gpus/{}/information", gpu.pci);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::modules::Loader;
-use super::{Trouble, mounts, uptime_ms};
+use super::{Trouble, disk, mounts, uptime_ms};
 use crate::plan::{Interface, NodePlan, PLAN_PATH};
 use crate::wire::{BootReport, PORT};
 
@@ -38,6 +38,9 @@ pub(super) fn set_up(loader: &Loader) -> Result<BootReport, Trouble> {
     let agent_ms = uptime_ms();
     let plan = fs::read(format!("/{PLAN_PATH}")).map_err(Trouble::at("read the plan"))?;
     let plan: NodePlan = serde_json::from_slice(&plan).map_err(Trouble::at("the plan"))?;
+    if plan.disk {
+        disk::attach(loader)?;
+    }
     RAIL_MODULES.iter().try_for_each(|name| loader.load(name))?;
     batch("ip", "-batch", &interface_lines(&plan.interfaces)?)?;
     batch("ip", "-batch", &plan.routes)?;

@@ -22,6 +22,15 @@ pub(super) fn mount_all() -> Result<(), Trouble> {
     ] {
         file_system(kind, target)?;
     }
+    // As udev has it; programs and shells open these.
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ] {
+        link(target, &format!("/dev/{name}"))?;
+    }
     fs::create_dir_all("/run/netns").map_err(Trouble::at("create /run/netns"))
 }
 

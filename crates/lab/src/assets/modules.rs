@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSection};
 
 use super::kernel::decompress;
-use crate::cpio::Archive;
 use crate::error::LabError;
 use crate::plan::Module;
+use crate::tree::Tree;
 
 /// What a node and the tests on it load.
 pub(super) const WANTED: &[&str] = &[
     "virtio_pci",
     "virtio_console",
     "virtio_net",
+    "virtio_blk",
+    "ext4",
     "rdma_rxe",
     "ib_uverbs",
     "rdma_ucm",
@@ -50,11 +52,11 @@ const HARDWARE: [&str; 7] = ["pci:", "virtio:", "usb:", "of:", "acpi", "dmi:", "
 
 /// Packs the wanted modules and returns their table, each after what it depends on.
 pub(super) fn pack(
-    tree: &Path,
+    packages: &Path,
     release: &str,
-    archive: &mut Archive,
+    tree: &mut Tree,
 ) -> Result<Vec<Module>, LabError> {
-    let base = tree.join("usr/lib/modules").join(release);
+    let base = packages.join("usr/lib/modules").join(release);
     let files = Files::of(&base)?;
     let mut loaded: BTreeMap<String, (Module, Vec<u8>)> = BTreeMap::new();
     let mut order = Vec::new();
@@ -67,7 +69,7 @@ pub(super) fn pack(
             continue;
         };
         if let Some(path) = &module.path {
-            archive.file(path.trim_start_matches('/'), 0o644, &bytes);
+            tree.file(path.trim_start_matches('/'), 0o644, bytes);
         }
         table.push(module);
     }

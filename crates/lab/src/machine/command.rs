@@ -53,11 +53,11 @@ pub struct TerminalSize {
     pub columns: u16,
 }
 
-/// The commands of a [`Lab`] inside a network namespace.
+/// The commands of a [`Lab`], inside a network namespace or in the node's own.
 #[derive(Debug, Clone, Copy)]
 pub struct InNetns<'a> {
     lab: &'a Lab,
-    netns: &'a str,
+    netns: Option<&'a str>,
 }
 
 /// A command that runs in the background. It is killed when this is dropped.
@@ -80,7 +80,7 @@ pub(super) fn script(text: &str) -> Vec<String> {
 }
 
 impl<'a> Cmd<'a> {
-    pub(super) fn new(lab: &'a Lab, argv: Vec<String>) -> Self {
+    fn new(lab: &'a Lab, argv: Vec<String>) -> Self {
         let start = Start {
             argv,
             ..Start::default()
@@ -177,7 +177,11 @@ impl<'a> Cmd<'a> {
         } = self;
         let command = start.argv.join(" ");
         let explain = |fault| lab.explain(fault, &command);
-        let conversation = lab.client.open(Op::Start(start), &input).map_err(explain)?;
+        let conversation = lab
+            .running
+            .client
+            .open(Op::Start(start), &input)
+            .map_err(explain)?;
         let pid = match conversation
             .next(Instant::now() + LIMIT, LIMIT)
             .map_err(explain)?
@@ -204,13 +208,17 @@ impl<'a> Cmd<'a> {
 }
 
 impl<'a> InNetns<'a> {
-    pub(super) fn new(lab: &'a Lab, netns: &'a str) -> Self {
+    pub(super) fn new(lab: &'a Lab, netns: Option<&'a str>) -> Self {
         Self { lab, netns }
     }
 
     /// As [`Lab::cmd`].
     pub fn cmd<I: IntoIterator<Item = S>, S: Into<String>>(&self, argv: I) -> Cmd<'a> {
-        self.lab.cmd(argv).netns(self.netns)
+        let cmd = Cmd::new(self.lab, argv.into_iter().map(Into::into).collect());
+        match self.netns {
+            Some(netns) => cmd.netns(netns),
+            None => cmd,
+        }
     }
 
     /// As [`Lab::run`].
@@ -290,6 +298,7 @@ impl Process<'_> {
     pub fn signal(&self, signal: i32) -> Result<(), LabError> {
         let said = self
             .lab
+            .running
             .client
             .say(self.conversation.id, Op::Kill { signal }, &[]);
         said.map_err(|fault| self.lab.explain(fault, &self.command))
@@ -377,14 +386,14 @@ impl Drop for Process<'_> {
         if !self.ended {
             drop(self.signal(KILL));
         }
-        self.lab.client.close(self.conversation.id);
+        self.lab.running.client.close(self.conversation.id);
     }
 }
 
 impl Lab {
     /// More standard input for a process, from any thread.
     pub(crate) fn send_input(&self, id: u64, bytes: &[u8], eof: bool) -> Result<(), LabError> {
-        let said = self.client.say(id, Op::Stdin { eof }, bytes);
+        let said = self.running.client.say(id, Op::Stdin { eof }, bytes);
         said.map_err(|fault| self.explain(fault, "standard input"))
     }
 }

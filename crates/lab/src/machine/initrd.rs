@@ -8,9 +8,10 @@ use std::process::Command;
 use super::Builder;
 use crate::agent::{AGENT_PATH, MODPROBE_PATH};
 use crate::assets::Assets;
-use crate::cpio::Archive;
+use crate::cpio;
 use crate::error::LabError;
 use crate::plan::{MODULES_PATH, NodePlan, PLAN_PATH};
+use crate::tree::Tree;
 
 /// The file in the lab's folder.
 const FILE: &str = "initrd";
@@ -21,35 +22,37 @@ pub(super) fn own_files(
     agent: &Path,
     builder: &Builder,
 ) -> Result<Vec<u8>, LabError> {
-    let mut archive = Archive::default();
-    archive.file(AGENT_PATH, 0o755, &stripped(agent)?);
-    archive.symlink("init", &format!("/{AGENT_PATH}"));
-    archive.symlink(MODPROBE_PATH, "podrail-lab-agent");
-    let plan = serde_json::to_vec(&NodePlan::of(&builder.shape)).map_err(LabError::Json)?;
-    archive.file(PLAN_PATH, 0o644, &plan);
+    let mut tree = Tree::default();
+    tree.file(AGENT_PATH, 0o755, stripped(agent)?);
+    tree.symlink("init", &format!("/{AGENT_PATH}"));
+    tree.symlink(MODPROBE_PATH, "podrail-lab-agent");
+    let plan =
+        serde_json::to_vec(&NodePlan::of(&builder.shape, builder.disk)).map_err(LabError::Json)?;
+    tree.file(PLAN_PATH, 0o644, plan);
     if !builder.withheld.is_empty() {
         // A later archive's file replaces the base's: the module is then unknown to everyone.
         let mut table = assets.modules()?;
         table.retain(|module| !builder.withheld.contains(&module.name));
-        archive.file(
+        tree.file(
             MODULES_PATH,
             0o644,
-            &serde_json::to_vec(&table).map_err(LabError::Json)?,
+            serde_json::to_vec(&table).map_err(LabError::Json)?,
         );
     }
     for (name, path) in &builder.programs {
-        archive.file(&format!("usr/bin/{name}"), 0o755, &stripped(path)?);
+        tree.file(&format!("usr/bin/{name}"), 0o755, stripped(path)?);
     }
-    Ok(archive.finish())
+    Ok(cpio::archive(&tree))
 }
 
-/// Base and own files, end to end, in the lab's folder.
-pub(super) fn write(dir: &Path, assets: &Assets, own_files: &[u8]) -> Result<PathBuf, LabError> {
+/// The cached parts and the own files, end to end, in the lab's folder.
+pub(super) fn write(dir: &Path, parts: &[PathBuf], own_files: &[u8]) -> Result<PathBuf, LabError> {
     let path = dir.join(FILE);
-    let base = assets.base_initrd();
-    let mut from = File::open(&base).map_err(LabError::io("open", &base))?;
     let mut to = File::create(&path).map_err(LabError::io("create", &path))?;
-    io::copy(&mut from, &mut to).map_err(LabError::io("copy to", &path))?;
+    for part in parts {
+        let mut from = File::open(part).map_err(LabError::io("open", part))?;
+        io::copy(&mut from, &mut to).map_err(LabError::io("copy to", &path))?;
+    }
     to.write_all(own_files)
         .map_err(LabError::io("write", &path))?;
     Ok(path)

@@ -42,6 +42,7 @@ pub(super) fn check(raw: RawShape, faults: Vec<Fault>) -> Result<Shape, Vec<Faul
         sockets: raw.sockets,
         memory_mib_per_numa_node: raw.memory_mib_per_numa_node,
         mtu: raw.mtu,
+        rail_speed_mbit: raw.rail_speed_mbit,
         rail_address,
         front_end_addresses,
         gateway,
@@ -95,6 +96,7 @@ impl Checker {
         );
         // IPv6's least MTU, and virtio-net's greatest.
         self.range("mtu", raw.mtu, 1280..=65535);
+        self.range("rail_speed_mbit", raw.rail_speed_mbit, 1..=800_000);
         let nodes = raw.numa_nodes;
         if raw.sockets == 0 || !nodes.is_multiple_of(raw.sockets) {
             self.fault(
