@@ -32,7 +32,7 @@ impl Changes {
             (&mut self.devices, Events::devices),
         ] {
             if place.is_none() {
-                match open().map(AsyncFd::register) {
+                match open().map(watched) {
                     Ok(Ok(events)) => *place = Some(events),
                     failed => {
                         self.failed = true;
@@ -69,6 +69,15 @@ impl Changes {
             }
         }
     }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe for types that may close their descriptor early; this one \
+              keeps it until it is dropped"
+)]
+fn watched(events: Events) -> std::io::Result<AsyncFd<Events>> {
+    AsyncFd::new(events)
 }
 
 /// Whether what was read matters.

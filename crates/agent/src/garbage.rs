@@ -56,8 +56,8 @@ impl Collector {
         }
     }
 
-    /// One round. What cannot be done now is done in a later one.
-    pub(crate) async fn collect(&mut self, resource: Option<&ResourceName>) {
+    /// One round; whether all could be done. What cannot be done now is done in a later one.
+    pub(crate) async fn collect(&mut self, resource: &ResourceName) -> bool {
         let outcome = match self.of_sandboxes().await {
             Ok(()) => self.of_marks(resource).await,
             failed => failed,
@@ -69,6 +69,7 @@ impl Collector {
             tracing::warn!("garbage is collected later: {text}");
         }
         self.failed = failed;
+        self.failed.is_none()
     }
 
     /// Bindings of namespaces that are gone, and CDI files.
@@ -80,10 +81,7 @@ impl Collector {
 
     /// Marks of slots and pods: the marks are read first, then the kubelet is asked, then what is
     /// certain is taken away.
-    async fn of_marks(&mut self, resource: Option<&ResourceName>) -> Result<(), GarbageError> {
-        let Some(resource) = resource else {
-            return Ok(());
-        };
+    async fn of_marks(&mut self, resource: &ResourceName) -> Result<(), GarbageError> {
         let read = self.context.blocking(marks).await;
         let marks = read.unwrap_or_else(|| Ok(Marks::default()))?;
         if marks == Marks::default() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::{sleep, timeout};
 
 /// At least so often the node is looked at, whatever the kernel says, and garbage is collected.
 const OFTEN: Duration = Duration::from_secs(60);
@@ -142,15 +142,18 @@ async fn keep_looking(context: Context, looks: watch::Sender<Option<Look>>) {
     }
 }
 
-/// Collects garbage at start and every minute.
-async fn keep_collecting(context: Context, looks: watch::Receiver<Option<Look>>) {
+/// Collects garbage at start and every minute, and sooner if something was in the way.
+async fn keep_collecting(context: Context, mut looks: watch::Receiver<Option<Look>>) {
     let mut collector = Collector::new(context.clone());
-    let mut clock = interval(OFTEN);
     loop {
-        clock.tick().await;
         context.board.beat("garbage", 4 * OFTEN);
-        let resource = looks.borrow().as_ref().map(|look| look.resource.clone());
-        collector.collect(resource.as_ref()).await;
+        let resource = timeout(OFTEN, next_resource(&mut looks)).await;
+        let done = match resource {
+            Ok(Some(resource)) => collector.collect(&resource).await,
+            Ok(None) => return,
+            Err(_) => continue,
+        };
+        sleep(if done { OFTEN } else { AGAIN }).await;
     }
 }
 
