@@ -311,3 +311,73 @@ fn nodes_must_be_there_and_still_be_the_rails() {
         "/dev/null is the node of no RDMA device, not of rail 3 (mlx5_0)"
     );
 }
+
+/// Faults are taken from the environment, so a writer with a fault is a process of its own: this
+/// test binary again, with only [`writer`].
+#[cfg(feature = "faults")]
+mod faults {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, ExitStatus};
+
+    const PLACE: &str = "PODRAIL_TEST_CDI_DIR";
+
+    /// Writes two files where the environment says; nothing to do otherwise.
+    #[test]
+    fn writer() {
+        if let Some(path) = std::env::var_os(PLACE) {
+            let dir = CdiDir::create(Path::new(&path)).unwrap();
+            dir.write(&[file(0, "new"), file(1, "new")]).unwrap();
+        }
+    }
+
+    fn write_with(place: &Place, fault: &str) -> ExitStatus {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "cdi::tests::faults::writer"])
+            .env(PLACE, &place.path)
+            .env("PODRAIL_FAULT", fault)
+            .output()
+            .unwrap()
+            .status
+    }
+
+    #[test]
+    fn a_writer_that_is_killed_leaves_whole_files_and_one_to_sweep() {
+        for (fault, owners, swept) in [
+            (
+                "cdi-temporary:0:kill",
+                vec![owned(0, "old"), owned(1, "old")],
+                1,
+            ),
+            ("cdi:0:kill", vec![owned(0, "new"), owned(1, "old")], 0),
+            (
+                "cdi-temporary:1:kill",
+                vec![owned(0, "new"), owned(1, "old")],
+                1,
+            ),
+            ("cdi:1:kill", vec![owned(0, "new"), owned(1, "new")], 0),
+        ] {
+            let place = place();
+            place.dir.write(&[file(0, "old"), file(1, "old")]).unwrap();
+            assert_eq!(write_with(&place, fault).signal(), Some(9), "{fault}");
+            assert_eq!(place.owners(), owners, "{fault}");
+            assert_eq!(place.dir.sweep().unwrap(), swept, "{fault}");
+            assert!(write_with(&place, "").success());
+            assert_eq!(place.owners(), [owned(0, "new"), owned(1, "new")]);
+        }
+    }
+
+    #[test]
+    fn a_writer_that_fails_takes_its_files_back() {
+        for fault in [
+            "cdi-temporary:0:error",
+            "cdi:0:error",
+            "cdi-temporary:1:error",
+        ] {
+            let place = place();
+            let status = write_with(&place, fault);
+            assert!(!status.success() && status.signal().is_none(), "{fault}");
+            assert_eq!(place.names(), [] as [&str; 0], "{fault}");
+        }
+    }
+}
