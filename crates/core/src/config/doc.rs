@@ -101,6 +101,11 @@ impl<'a> Section<'a> {
         self.fields.remove(key).filter(|value| !value.is_null())
     }
 
+    /// Whether a field that nobody took yet is there.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.fields.get(key).is_some_and(|value| !value.is_null())
+    }
+
     /// A section inside this one; absent is `None`.
     pub(super) fn section(&mut self, key: &'static str) -> Option<Section<'a>> {
         let value = self.take(key)?;

@@ -167,6 +167,7 @@ pub(super) fn read(sections: Vec<Section<'_>>, faults: &FaultList) -> Vec<RailNe
 fn read_one(mut section: Section<'_>) -> Option<RailNetwork> {
     let name: Option<String> = section.required("name");
     let namespace = section.parsed("namespace");
+    let given = section.has("rail") || section.has("netdev");
     let index = section.number("rail", 0..=u32::from(u16::MAX));
     let index = index.and_then(|index| u16::try_from(index).ok());
     let netdev: Option<IfName> = section.parsed("netdev");
@@ -176,6 +177,10 @@ fn read_one(mut section: Section<'_>) -> Option<RailNetwork> {
         .chain(netdev.map(RailRef::Netdev))
         .collect();
     let names = name.and_then(|name| {
+        // What was given and is no rail has its own fault already.
+        if given && rails.is_empty() && !name.contains(PLACEHOLDER) {
+            return None;
+        }
         names(&name, rails)
             .map_err(|(field, text)| section.fault(field, &text))
             .ok()

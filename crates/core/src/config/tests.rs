@@ -181,6 +181,11 @@ fn networks_that_are_unclear_are_refused() {
     ] {
         let text = one(entry.clone());
         assert!(text.starts_with(expected), "{entry}: {text}");
+        // Nothing else is said of the same field.
+        assert!(
+            entry.is_string() || text.lines().count() == 1,
+            "{entry}: {text}"
+        );
     }
 }
 

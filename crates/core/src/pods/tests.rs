@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::attachment::Part;
-use crate::binding::tests::nodes::{b4_8, demand};
+use crate::binding::bind;
+use crate::binding::tests::nodes::{b4_8, demand, indexes, node};
 use crate::gpus::devices::{MigParents, granted};
 use crate::ids::{ResourceName, SlotId};
 use proptest::prelude::*;
@@ -345,6 +346,40 @@ fn others_that_wait() {
     assert_eq!(others(&list), expected);
     let reversed: Vec<ListedPod> = list.into_iter().rev().collect();
     assert_eq!(others(&reversed), expected);
+}
+
+/// The post's two jobs, both admitted, whichever ADD comes first: from the kubelet's answer to
+/// rails.
+#[test]
+fn the_posts_jobs_do_not_take_each_others_rails() {
+    let job = |gpus: &[u16], slots: std::ops::Range<u16>| {
+        vec![
+            grant("main", GPU, gpus),
+            grant("main", RAIL, &slots.collect::<Vec<_>>()),
+        ]
+    };
+    let (middle, edges) = (job(&[2, 3, 4, 5], 0..8), job(&[6, 7, 0, 1], 8..16));
+    let list = [
+        listed("middle", middle.clone()),
+        listed("edges", edges.clone()),
+    ];
+    let checkpoint = [kept("u-middle", middle), kept("u-edges", edges)].concat();
+    let waiting: BTreeSet<SlotId> = (0..16).map(SlotId).collect();
+    let topology = b4_8();
+    for (name, expected) in [
+        ("middle", [4, 5, 6, 7, 8, 9, 10, 11]),
+        ("edges", [0, 1, 2, 3, 12, 13, 14, 15]),
+    ] {
+        let (own, others) = ask(&list, Some(&checkpoint), |admitted| {
+            let own = admitted
+                .own(&pod(name, &format!("u-{name}")), &lookup)
+                .unwrap();
+            let others = admitted.others(&own, &waiting, &lookup);
+            (own, others)
+        });
+        let plan = bind(&node(&topology), &own.parts[0].demand(), &others).unwrap();
+        assert_eq!(indexes(&plan.own), expected);
+    }
 }
 
 fn any_grant() -> impl Strategy<Value = DeviceGrant> {

@@ -227,7 +227,7 @@ pub(super) fn without_numa(mut topology: Topology) -> Topology {
     topology
 }
 
-pub(super) fn node(topology: &Topology) -> Node<'_> {
+pub(crate) fn node(topology: &Topology) -> Node<'_> {
     Node {
         topology,
         overrides: &[],
@@ -252,7 +252,7 @@ pub(crate) fn bound(name: &str, gpus: &[usize], rails: impl IntoIterator<Item = 
     }
 }
 
-pub(super) fn indexes(choice: &Choice) -> Vec<u16> {
+pub(crate) fn indexes(choice: &Choice) -> Vec<u16> {
     choice.indexes().map(|rail| rail.0).collect()
 }
 
