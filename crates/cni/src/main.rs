@@ -1,3 +1,42 @@
-//! Entry of `podrail-cni`.
+//! Entry of `podrail-cni`: environment and standard input in, one JSON object out.
 
-fn main() {}
+use podrail_cni::protocol::{Call, CniError, Code, NEWEST};
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+/// Far more than any chain's configuration and result.
+const LARGEST_INPUT: u64 = 16 * 1024 * 1024;
+
+fn main() -> ExitCode {
+    match serve() {
+        Ok(text) => print(&text, ExitCode::SUCCESS),
+        Err((error, version)) => print(&error.to_json(&version), ExitCode::FAILURE),
+    }
+}
+
+fn serve() -> Result<String, (CniError, String)> {
+    let newest = |error| (error, NEWEST.to_owned());
+    let call = Call::read(|name| std::env::var(name).ok()).map_err(newest)?;
+    let mut input = Vec::new();
+    let mut limited = std::io::stdin().lock().take(LARGEST_INPUT);
+    limited.read_to_end(&mut input).map_err(|error| {
+        let message = format!("cannot read standard input: {error}");
+        newest(CniError::new(Code::Io, message))
+    })?;
+    let answer = podrail_cni::run(&call, &input)?;
+    for note in &answer.notes {
+        // The runtime's log; nobody is there to be told that it cannot be written.
+        _ = writeln!(std::io::stderr(), "podrail-cni: {note}");
+    }
+    Ok(answer.result)
+}
+
+fn print(text: &str, code: ExitCode) -> ExitCode {
+    if text.is_empty() {
+        return code;
+    }
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -86,6 +86,9 @@ pub(crate) fn enter_boot(conn: &Connection, boot: &BootId) -> rusqlite::Result<V
     stale.retain(|binding| binding.boot != *boot);
     for binding in &stale {
         free(conn, binding)?;
+        // The kubelet's checkpoint still has them, so their pods come back without `Allocate`.
+        let slots: Vec<_> = binding.rails.iter().filter_map(|rail| rail.slot).collect();
+        super::allocate(conn, &slots, binding.request.at)?;
     }
     super::setup::forget_slots(conn)?;
     conn.execute(

@@ -1,0 +1,266 @@
+//! ADD: the pod's GPUs are known now, so its slots become rails.
+
+use crate::failure::{from_node, with_holders};
+use crate::kubelet;
+use crate::protocol::{Call, CniError, Code, NetConf, Settings as Places};
+use crate::wish::{self, PodWants};
+use crate::{Answer, Test, has_state, may_have_rails};
+use podrail_core::attachment::{Means, PodWish, decide_pod};
+use podrail_core::ids::{SandboxId, SlotId};
+use podrail_core::ipam::Pool;
+use podrail_core::networks::Wanted;
+use podrail_core::pods::PodRef;
+use podrail_core::topology::Topology;
+use podrail_netlink::NetNs;
+use podrail_node::{
+    CdiFiles, Deadline, NodeError, Session, Settings, Sight, collect_garbage, foreign_netns, held,
+    kept, netns_id, now, previous_rp_filter, topology_now,
+};
+use podrail_store::{BootId, ReadOnly, Request, Setup, Snapshot, Store};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Serves ADD.
+///
+/// # Guarantees
+/// All rails of the pod or none. Twice for one sandbox: the same rails. Killed anywhere: the next
+/// ADD, DEL or GC finishes what was begun.
+///
+/// # Errors
+/// Nothing is held then.
+pub(crate) fn add(call: &Call, conf: &NetConf) -> Result<Answer, CniError> {
+    let mut answer = Answer {
+        result: result(conf),
+        notes: vec![],
+    };
+    if !may_have_rails(call, conf, Test::WantsSome) {
+        return Ok(answer);
+    }
+    // Without Kubernetes nobody has slots.
+    if let Some(pod) = call.args.pod()? {
+        answer.notes = serve(call, conf, &pod)?;
+    }
+    Ok(answer)
+}
+
+/// The previous plugin's result as it came: addresses added to it would become the pod's.
+fn result(conf: &NetConf) -> String {
+    let empty = || json!({ "cniVersion": conf.version() }).to_string();
+    conf.previous().map_or_else(empty, str::to_owned)
+}
+
+fn serve(call: &Call, conf: &NetConf, pod: &PodRef) -> Result<Vec<String>, CniError> {
+    let state = conf.state();
+    if !has_state(&state)? {
+        return Ok(vec![]);
+    }
+    let read = Store::open_read_only(&state).map_err(|error| from_node(&error.into()))?;
+    // Slots are given out by the agent, which keeps its configuration before.
+    let Some(setup) = read.setup() else {
+        return Ok(vec![]);
+    };
+    let settings = settings(setup)?;
+    let places = conf.settings()?;
+    let boot = podrail_node::boot_id().map_err(|error| from_node(&error))?;
+    let waiting = waiting(&read, &boot);
+    let resource = &settings.config.resource;
+    let Some(told) = kubelet::ask(&places, &pod.uid, resource, &waiting)? else {
+        return Ok(vec![]);
+    };
+    let topology = topology(&read, &boot, setup, &settings).map_err(|error| from_node(&error))?;
+    let (counted, root) = ((resource, read.slots()), Path::new(&setup.root));
+    let wants = wish::of(&told, pod, counted, &waiting, (root, &topology))?;
+    if wants.parts.is_empty() {
+        return Ok(vec![]);
+    }
+    let networks = wish::networks(conf.networks()?.as_deref(), pod, &settings, &topology)?;
+    let job = Job::new(call, pod, places, (settings, topology), networks)?;
+    job.carry_out(wants)
+}
+
+fn settings(setup: &Setup) -> Result<Settings, CniError> {
+    let bad = |what: String| {
+        CniError::new(
+            Code::State,
+            "the configuration in the state file is not valid",
+        )
+        .details(format!(
+            "because: {what}\nhint: restart the agent: it writes its configuration again"
+        ))
+    };
+    let document = serde_json::from_str(&setup.document).map_err(|error| bad(error.to_string()))?;
+    Settings::from_document(document, &setup.node_addresses)
+        .map_err(|faults| bad(faults.to_string()))
+}
+
+/// Slots that wait: those that were bound before a power cut do so again.
+fn waiting(read: &ReadOnly, boot: &BootId) -> BTreeSet<SlotId> {
+    let of_earlier_boots = read.list().iter().filter(|binding| binding.boot != *boot);
+    let bound = of_earlier_boots
+        .flat_map(|binding| binding.rails.iter())
+        .filter_map(|rail| rail.slot);
+    read.waiting().keys().copied().chain(bound).collect()
+}
+
+fn topology(
+    read: &ReadOnly,
+    boot: &BootId,
+    setup: &Setup,
+    settings: &Settings,
+) -> Result<Topology, NodeError> {
+    let seen = read.topology().filter(|seen| seen.boot == *boot);
+    let root = Path::new(&setup.root);
+    topology_now(seen.map(|seen| seen.text.as_str()), root, settings)
+}
+
+/// Everything that is known before the first effect.
+struct Job {
+    places: Places,
+    settings: Settings,
+    pool: Pool,
+    topology: Topology,
+    netns: NetNs,
+    networks: Wanted,
+    request: Request,
+}
+
+impl Job {
+    fn new(
+        call: &Call,
+        pod: &PodRef,
+        places: Places,
+        (settings, topology): (Settings, Topology),
+        networks: Wanted,
+    ) -> Result<Self, CniError> {
+        let path = call.required_netns()?;
+        let netns = foreign_netns(path).map_err(|error| from_node(&error))?;
+        let pool = settings.pool.clone().ok_or_else(|| {
+            CniError::new(Code::Addresses, "the configuration names no address pool")
+                .details("hint: add 'pool' to the agent's configuration")
+        })?;
+        let text = path
+            .to_str()
+            .ok_or_else(|| CniError::new(Code::Environment, "CNI_NETNS is no UTF-8 text"))?;
+        let request = Request {
+            sandbox: call.sandbox()?,
+            fingerprint: json!({ "pod": pod.uid, "netns": text }).to_string(),
+            netns: text.to_owned(),
+            netns_id: Some(netns_id(&netns)),
+            pod: Some(pod.clone()),
+            gpus: vec![],
+            at: now(),
+        };
+        Ok(Self {
+            places,
+            settings,
+            pool,
+            topology,
+            netns,
+            networks,
+            request,
+        })
+    }
+
+    /// Attaches; if rails or addresses are short, what dead sandboxes hold is collected first.
+    fn carry_out(mut self, wants: PodWants) -> Result<Vec<String>, CniError> {
+        self.request.gpus = self.gpus(&wants);
+        let until = Deadline::default();
+        let mut notes = wants.notes.clone();
+        let first = self.attach(&wants, until, &mut notes);
+        let Err(error) = first else {
+            return Ok(notes);
+        };
+        let failed = if error.is_short() {
+            let found = self.collect(until, &mut notes);
+            match found {
+                0 => Err(error),
+                _ => self.attach(&wants, until, &mut notes),
+            }
+        } else {
+            Err(error)
+        };
+        failed.map(|()| notes).map_err(|error| self.explain(&error))
+    }
+
+    fn gpus(&self, wants: &PodWants) -> Vec<podrail_core::ids::PciAddr> {
+        let positions: BTreeSet<usize> = wants
+            .parts
+            .iter()
+            .flat_map(|part| part.gpus.iter().copied())
+            .collect();
+        let gpus = positions
+            .into_iter()
+            .filter_map(|at| self.topology.gpus.get(at));
+        gpus.map(|gpu| gpu.path.function).collect()
+    }
+
+    fn attach(
+        &self,
+        wants: &PodWants,
+        until: Deadline,
+        notes: &mut Vec<String>,
+    ) -> Result<(), NodeError> {
+        let mut session = Session::open(&self.places.state, self.sandbox(), until)?;
+        let decide = |snapshot: &Snapshot| self.decide(wants, snapshot);
+        let attached = session.attach(&self.request, &self.netns, decide, &mut self.files());
+        notes.extend(session.take_notes());
+        attached.map(drop)
+    }
+
+    fn decide(
+        &self,
+        wants: &PodWants,
+        snapshot: &Snapshot,
+    ) -> Result<podrail_store::Decision, podrail_core::attachment::DecideError> {
+        let means = Means {
+            topology: &self.topology,
+            settings: &self.settings.config.rails,
+            pool: &self.pool,
+        };
+        let wish = PodWish {
+            sandbox: self.sandbox().clone(),
+            parts: wants.parts.clone(),
+            networks: self.networks.clone(),
+            previous_rp_filter: previous_rp_filter(&self.netns, snapshot),
+        };
+        let held = held(snapshot, &self.topology, self.pool.name());
+        let decided = decide_pod(&means, &held, &wish, &wants.others)?;
+        Ok(kept(&decided, snapshot, self.pool.name()))
+    }
+
+    fn collect(&self, until: Deadline, notes: &mut Vec<String>) -> usize {
+        let sight = Sight::find_out();
+        let collected = collect_garbage(&self.places.state, &sight, &mut self.files(), until);
+        let Ok(garbage) = collected else {
+            // The shortage is the error that counts.
+            return 0;
+        };
+        let gone = garbage.released.iter().map(|binding| {
+            let sandbox = &binding.request.sandbox;
+            format!(
+                "sandbox {sandbox} is gone: freed {} rails",
+                binding.rails.len()
+            )
+        });
+        notes.extend(gone);
+        notes.extend(garbage.notes);
+        garbage.released.len()
+    }
+
+    fn explain(&self, error: &NodeError) -> CniError {
+        let failed = from_node(error);
+        match Store::open_read_only(&self.places.state) {
+            Ok(state) => with_holders(failed, error, &state),
+            Err(_) => failed,
+        }
+    }
+
+    fn files(&self) -> CdiFiles<'_> {
+        CdiFiles::new(&self.places.cdi, &self.settings, &self.topology)
+    }
+
+    fn sandbox(&self) -> &SandboxId {
+        &self.request.sandbox
+    }
+}

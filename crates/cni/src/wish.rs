@@ -1,0 +1,102 @@
+//! What a pod wants, from its slots, its GPUs and its annotation.
+
+use crate::failure::{from_networks, from_pods};
+use crate::kubelet::Told;
+use crate::protocol::CniError;
+use podrail_core::attachment::Part;
+use podrail_core::binding::Demand;
+use podrail_core::gpus::devices::{self, GrantedGpus, MigParents};
+use podrail_core::ids::{ResourceName, SlotId};
+use podrail_core::networks::{self, Wanted};
+use podrail_core::pods::{Admitted, DeviceGrant, PodRef};
+use podrail_core::topology::Topology;
+use podrail_node::Settings;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A pod's wish, and the others'.
+#[derive(Debug)]
+pub(crate) struct PodWants {
+    /// Its containers' shares; none if it has no slots.
+    pub(crate) parts: Vec<Part>,
+    /// What other admitted pods wait for.
+    pub(crate) others: Vec<Demand>,
+    /// What its user is to know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads the wish out of the kubelet's answers.
+///
+/// # Errors
+/// They make no sense for this pod.
+pub(crate) fn of(
+    told: &Told,
+    pod: &PodRef,
+    (resource, slots): (&ResourceName, u16),
+    waiting: &BTreeSet<SlotId>,
+    node: (&Path, &Topology),
+) -> Result<PodWants, CniError> {
+    let (_, topology) = node;
+    let admitted = Admitted {
+        listed: &told.listed,
+        checkpoint: told.checkpoint.as_deref(),
+        resource,
+        slots,
+    };
+    let mut notes = Vec::new();
+    let parents = mig_parents(told, node, &mut notes);
+    let gpus = |grants: &[DeviceGrant]| devices::granted(topology, grants, &parents);
+    let own = admitted
+        .own(pod, &gpus)
+        .map_err(|error| from_pods(&error))?;
+    notes.extend(own.notes.iter().map(ToString::to_string));
+    Ok(PodWants {
+        others: admitted.others(&own, waiting, &gpus),
+        parts: own.parts,
+        notes,
+    })
+}
+
+/// Whose the MIG devices are, if there are any: only then is the driver asked.
+fn mig_parents(
+    told: &Told,
+    (root, topology): (&Path, &Topology),
+    notes: &mut Vec<String>,
+) -> MigParents {
+    let listed = told.listed.iter().flat_map(|pod| pod.devices.iter());
+    let checkpoint = told.checkpoint.iter().flatten().map(|entry| &entry.grant);
+    let grants: Vec<DeviceGrant> = listed.chain(checkpoint).cloned().collect();
+    let GrantedGpus { mig, .. } = devices::granted(topology, &grants, &MigParents::new());
+    if mig.is_empty() {
+        return MigParents::new();
+    }
+    match podrail_host::mig_parents(root, &mig) {
+        Ok((parents, found)) => {
+            notes.extend(found.iter().map(ToString::to_string));
+            parents
+        }
+        Err(error) => {
+            notes.push(error.to_string());
+            MigParents::new()
+        }
+    }
+}
+
+/// What the annotation asks of the rails.
+///
+/// # Errors
+/// It cannot be read, or asks of a rail what there is not.
+pub(crate) fn networks(
+    annotation: Option<&str>,
+    pod: &PodRef,
+    settings: &Settings,
+    topology: &Topology,
+) -> Result<Wanted, CniError> {
+    let configured = &settings.config.networks;
+    let Some(text) = annotation.filter(|_| !configured.is_empty()) else {
+        return Ok(Wanted::default());
+    };
+    networks::parse(text)
+        .and_then(|elements| Wanted::of(&elements, pod.namespace.as_str(), configured, topology))
+        .map_err(|error| from_networks(&error))
+}
