@@ -100,7 +100,7 @@ pub struct HeldRail {
     /// The slot that became this rail; none without Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<SlotId>,
-    /// Containers that have the slot; none without Kubernetes.
+    /// Containers that have the slot, the one that keeps it first; none without Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
 }

@@ -81,11 +81,13 @@ impl Part {
         slots.into_iter().collect()
     }
 
-    /// Who has a slot, in the order of names.
+    /// Who has a slot: the part's own containers, then those that it is lent to; both in the
+    /// order of names.
     pub(super) fn containers_of(&self, slot: Option<SlotId>) -> Vec<String> {
         let lent = slot.and_then(|slot| self.lent.get(&slot));
-        let all = self.containers.iter().chain(lent.into_iter().flatten());
-        let names: BTreeSet<&String> = all.collect();
-        names.into_iter().cloned().collect()
+        let own: BTreeSet<&String> = self.containers.iter().collect();
+        let lent: BTreeSet<&String> = lent.into_iter().flatten().collect();
+        let lent = lent.difference(&own);
+        own.iter().chain(lent).copied().cloned().collect()
     }
 }
