@@ -16,7 +16,7 @@ mod service;
 mod status;
 
 pub use registration::RegisterError;
-pub use service::{AllocateError, Allocator, CDI_KIND, Slot};
+pub use service::{AllocateError, Allocator, Slot};
 pub use status::{State, Status};
 
 use crate::proto::deviceplugin::device_plugin_server::DevicePluginServer;

@@ -3,6 +3,7 @@
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask};
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tokio_stream::StreamExt;
 
@@ -20,8 +21,15 @@ pub(super) struct Change {
 pub(super) struct DirectoryWatch {
     directory: PathBuf,
     events: EventStream<[u8; 4096]>,
-    current: Option<WatchDescriptor>,
+    current: Option<Watched>,
     on_directory: bool,
+}
+
+/// A directory that is watched: which one, and by which path it was found.
+struct Watched {
+    descriptor: WatchDescriptor,
+    place: PathBuf,
+    identity: Option<(u64, u64)>,
 }
 
 impl DirectoryWatch {
@@ -34,6 +42,19 @@ impl DirectoryWatch {
         };
         watch.arm()?;
         Ok(watch)
+    }
+
+    /// Watches anew if another directory stands at the path now, and tells if it is the one wanted:
+    /// what was made in it before has no event. Events tell of the directory itself, not of a parent
+    /// that was moved away with it.
+    pub(super) fn refresh(&mut self) -> io::Result<Option<Change>> {
+        match &self.current {
+            Some(watched) if watched.identity == identity(&watched.place) => Ok(None),
+            _ => {
+                self.arm()?;
+                Ok(self.on_directory.then_some(Change { kubelet_came: true }))
+            }
+        }
     }
 
     /// Waits for the next change. May be dropped and called again without losing one.
@@ -52,7 +73,8 @@ impl DirectoryWatch {
             self.arm()?;
             return Ok(Some(Change { kubelet_came: true }));
         }
-        if self.current.as_ref() != Some(&event.wd) {
+        let current = self.current.as_ref().map(|watched| &watched.descriptor);
+        if current != Some(&event.wd) {
             // Of a watch that was given up.
             return Ok(None);
         }
@@ -76,7 +98,7 @@ impl DirectoryWatch {
         loop {
             if let Some(old) = self.current.take() {
                 // It may be gone with its directory.
-                let _gone = self.events.watches().remove(old);
+                let _gone = self.events.watches().remove(old.descriptor);
             }
             let (watched, missing) = self.watch_nearest()?;
             self.on_directory = missing.is_none();
@@ -89,7 +111,7 @@ impl DirectoryWatch {
     }
 
     /// The watch, and the part of the way that is missing below it.
-    fn watch_nearest(&mut self) -> io::Result<(WatchDescriptor, Option<PathBuf>)> {
+    fn watch_nearest(&mut self) -> io::Result<(Watched, Option<PathBuf>)> {
         let mut missing = None;
         let mask = WatchMask::CREATE
             | WatchMask::MOVED_TO
@@ -100,7 +122,14 @@ impl DirectoryWatch {
             | WatchMask::ONLYDIR;
         for place in self.directory.ancestors() {
             match self.events.watches().add(place, mask) {
-                Ok(watched) => return Ok((watched, missing)),
+                Ok(descriptor) => {
+                    let watched = Watched {
+                        descriptor,
+                        place: place.to_owned(),
+                        identity: identity(place),
+                    };
+                    return Ok((watched, missing));
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     missing = Some(place.to_owned());
                 }
@@ -109,6 +138,11 @@ impl DirectoryWatch {
         }
         Err(io::ErrorKind::NotFound.into())
     }
+}
+
+fn identity(place: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(place).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// The watched directory itself is no longer at its path.

@@ -98,19 +98,28 @@ impl Keeper {
             .send_modify(|status| status.enter(State::Registering));
         self.attempt();
         loop {
-            tokio::select! {
-                change = self.watch.next() => match change {
-                    Ok(change) => self.on_change(change),
-                    Err(error) => return error,
-                },
-                step = self.stage.step() => match step {
-                    Step::Try => self.attempt(),
-                    Step::Done(Ok(())) => self.on_registered(),
-                    Step::Done(Err(error)) => self.on_failure(error),
-                },
-                () = no_stream(&mut self.streams), if self.registered() => self.on_stream_end(),
+            if let Err(error) = self.next().await {
+                return error;
             }
         }
+    }
+
+    async fn next(&mut self) -> io::Result<()> {
+        tokio::select! {
+            change = self.watch.next() => self.on_change(change?),
+            step = self.stage.step() => match step {
+                Step::Try => self.attempt(),
+                Step::Done(Ok(())) => self.on_registered(),
+                Step::Done(Err(error)) => self.on_failure(error),
+            },
+            () = no_stream(&mut self.streams), if self.registered() => self.on_stream_end(),
+        }
+        if !self.registered()
+            && let Some(change) = self.watch.refresh()?
+        {
+            self.on_change(change);
+        }
+        Ok(())
     }
 
     /// Gives up the socket. Streams end by the server.

@@ -1,6 +1,7 @@
 //! What the kubelet calls on the plugin's socket.
 
 use crate::proto::deviceplugin as proto;
+use podrail_core::cdi::KIND;
 use podrail_core::ids::SlotId;
 use proto::device_plugin_server::DevicePlugin;
 use std::collections::BTreeSet;
@@ -9,9 +10,6 @@ use std::future::Future;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
-
-/// Kind of the CDI devices that the answers name, whatever the resource is called.
-pub const CDI_KIND: &str = "podrail.io/rail";
 
 /// A slot as the kubelet sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,7 +180,7 @@ pub(super) fn options() -> proto::DevicePluginOptions {
 /// Names only: environment and device nodes are in the CDI files, which know the rails.
 fn answer(slots: &[SlotId]) -> proto::ContainerAllocateResponse {
     let name = |slot: &SlotId| proto::CdiDevice {
-        name: format!("{CDI_KIND}={slot}"),
+        name: format!("{KIND}={slot}"),
     };
     proto::ContainerAllocateResponse {
         cdi_devices: slots.iter().map(name).collect(),

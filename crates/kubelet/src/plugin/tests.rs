@@ -276,13 +276,22 @@ async fn a_directory_that_comes_late_or_anew_is_found() {
     let mut kubelet = Kubelet::start(&directory);
     expect_registration(&mut kubelet, TWO).await;
 
+    let absent = |e: &RegisterError| matches!(e, RegisterError::KubeletAbsent { .. });
     fs::rename(dir.path().join("kubelet"), dir.path().join("old")).unwrap();
     kubelet.kill().await;
+    plugin.until_error("absent again", absent).await;
     let mut kubelet = Kubelet::start(&directory);
     expect_registration(&mut kubelet, TWO).await;
 
     kubelet.kill().await;
     fs::remove_dir_all(dir.path().join("kubelet")).unwrap();
+    plugin.until_error("absent once more", absent).await;
+    let mut kubelet = Kubelet::start(&directory);
+    expect_registration(&mut kubelet, TWO).await;
+
+    kubelet.kill().await;
+    fs::rename(&directory, dir.path().join("moved")).unwrap();
+    plugin.until_error("moved", absent).await;
     let mut kubelet = Kubelet::start(&directory);
     expect_registration(&mut kubelet, TWO).await;
 }
