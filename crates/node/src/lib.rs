@@ -1,1 +1,39 @@
-//! One node: configuration, facts, locks, and carrying a decision out.
+//! One node: its configuration, its facts, its locks, and the carrying out of a decision.
+//!
+//! What the commands, the plugin and the agent share. Reading order: [`Settings`], [`discover`],
+//! [`Session`] (lock, state file, attach, detach), [`Markers`] (does a pod want rails at all?),
+//! [`collect_garbage`].
+//!
+//! Deliberately absent: choosing rails (the caller of [`Session::attach`] does), Kubernetes, the
+//! device files of containers (an [`Exposure`]), printing.
+
+mod attach;
+mod books;
+mod cdi;
+mod clock;
+mod detach;
+mod error;
+mod facts;
+mod garbage;
+mod lock;
+mod markers;
+mod sandbox;
+mod session;
+mod settings;
+mod topology;
+#[cfg(feature = "yaml")]
+pub mod yaml;
+
+pub use attach::{Exposure, HookError, Nothing};
+pub use books::{held, kept, previous_rp_filter};
+pub use cdi::{CdiFiles, conceal_slot};
+pub use clock::{Deadline, now};
+pub use detach::Detached;
+pub use error::{NodeError, in_words};
+pub use facts::{boot_id, discover, require_ready};
+pub use garbage::{Garbage, Gone, Sight, collect_garbage};
+pub use markers::{Markers, allocate, settle};
+pub use sandbox::{Shown, attachment, foreign_netns, is_ready, netns_id};
+pub use session::{Notes, OpenState, Session, open_state};
+pub use settings::Settings;
+pub use topology::{refreshed, topology_now};

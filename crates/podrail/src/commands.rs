@@ -8,6 +8,8 @@ mod topo;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
+use crate::output::note;
+use podrail_node::Session;
 
 /// Runs one command.
 ///
@@ -22,4 +24,9 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Map(args) => check::map(args),
         Command::Check(args) => check::check(args),
     }
+}
+
+/// Says what there was to tell on the way.
+fn tell(session: &mut Session) {
+    session.take_notes().iter().for_each(|text| note(text));
 }

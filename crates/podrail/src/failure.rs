@@ -1,6 +1,6 @@
 //! What a command can fail with: one exit code and one next step for each.
 
-use podrail_attach::{AttachError, Problem, TeardownError};
+use podrail_attach::{AttachError, Problem};
 use podrail_core::attachment::DecideError;
 use podrail_core::binding::BindError;
 use podrail_core::config::Faults;
@@ -8,6 +8,7 @@ use podrail_core::gpus::GpuError;
 use podrail_core::ids::BadId;
 use podrail_host::HostError;
 use podrail_netlink::{NetNsError, NetlinkError};
+use podrail_node::NodeError;
 use podrail_store::{ReserveError, StoreError};
 use std::io;
 use std::path::PathBuf;
@@ -81,95 +82,34 @@ pub enum Failure {
         /// The configuration that was read.
         path: Option<PathBuf>,
     },
-    /// Facts of the node or a dump cannot be read.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// The node cannot have rails as it is.
-    #[error("this node is not ready for rails: {reason}")]
-    NotReady {
-        /// What is missing.
-        reason: String,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// The namespace cannot be used.
-    #[error(transparent)]
-    NetNs(#[from] NetNsError),
-    /// The namespace is the host's own.
-    #[error("{} is the network namespace of the host itself", path.display())]
-    HostNamespace {
-        /// As given.
-        path: PathBuf,
-    },
     /// The path cannot stand in the state file.
     #[error("the path {} of the network namespace is not UTF-8", path.display())]
     NetnsPath {
         /// As given.
         path: PathBuf,
     },
-    /// The path names another namespace than the one that was attached.
-    #[error("{} is another network namespace than the one that sandbox {sandbox} was attached to", path.display())]
-    NetnsReplaced {
-        /// As given.
-        path: PathBuf,
-        /// The sandbox.
-        sandbox: String,
-    },
-    /// Netlink failed.
+    /// The node, its state file or its kernel.
     #[error(transparent)]
-    Netlink(#[from] NetlinkError),
-    /// The state file cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The wish cannot be met.
-    #[error(transparent)]
-    Decide(Box<DecideError>),
-    /// Rails could not be reserved.
-    #[error(transparent)]
-    Reserve(Box<ReserveError<DecideError>>),
-    /// A plan in the state file is not one of ours.
-    #[error("the state file holds no valid plan for sandbox {sandbox}")]
-    BadPlan {
-        /// The sandbox.
-        sandbox: String,
-        /// Where and why.
-        source: serde_json::Error,
-    },
-    /// The sandbox is being attached or detached by another process.
-    #[error("cannot lock sandbox {sandbox}")]
-    Lock {
-        /// The sandbox.
-        sandbox: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Rails could not be attached.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// Rails could not be taken away.
-    #[error(transparent)]
-    Teardown(#[from] TeardownError),
+    Node(Box<NodeError>),
     /// Limits of this process cannot be read.
     #[error("cannot read the limits of this process")]
     Limits(#[source] nix::errno::Errno),
     /// Output could not be written.
     #[error("cannot write the output")]
     Output(#[source] io::Error),
-    /// A fault that a test asked for.
-    #[error("fault injected at {0}")]
-    Injected(String),
 }
 
-impl From<ReserveError<DecideError>> for Failure {
-    fn from(error: ReserveError<DecideError>) -> Self {
-        match error {
-            ReserveError::Store(error) => Self::Store(error),
-            // It says itself for which sandbox.
-            ReserveError::Decide { source, .. } => Self::Decide(Box::new(source)),
-            other => Self::Reserve(Box::new(other)),
-        }
-    }
+/// Failures of single layers, as the node has them.
+macro_rules! from_node {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Node(Box::new(error.into()))
+            }
+        })*
+    };
 }
+from_node!(NodeError, HostError, NetNsError, NetlinkError, StoreError);
 
 fn config_in_words(path: Option<&PathBuf>) -> String {
     match path {
@@ -189,19 +129,8 @@ impl Failure {
             | Self::ConfigSyntax { .. }
             | Self::ConfigFaults { .. }
             | Self::NoPool { .. } => Exit::Config,
-            Self::Host(error) => host_exit(error),
-            Self::NotReady { .. } => Exit::NotReady,
-            Self::NetNs(_) | Self::HostNamespace { .. } => Exit::Namespace,
-            Self::NetnsReplaced { .. } => Exit::Conflict,
-            Self::Store(_) | Self::BadPlan { .. } | Self::Lock { .. } => Exit::State,
-            Self::Decide(error) => decide_exit(error),
-            Self::Reserve(error) => reserve_exit(error),
-            Self::Attach(error) => attach_exit(error),
-            Self::Netlink(_)
-            | Self::Teardown(_)
-            | Self::Limits(_)
-            | Self::Output(_)
-            | Self::Injected(_) => Exit::Kernel,
+            Self::Node(error) => node_exit(error),
+            Self::Limits(_) | Self::Output(_) => Exit::Kernel,
         }
     }
 
@@ -209,7 +138,7 @@ impl Failure {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Check | Self::Injected(_) => return None,
+            Self::Check => return None,
             Self::Output(_) => "what the command did stands: 'podrail status' shows who holds what",
             Self::Id(_) => "give the same --id to attach and detach, such as slurm-17",
             Self::GpuName(_) | Self::Gpu(_) => "see 'podrail topo' for the GPUs of this node",
@@ -220,27 +149,34 @@ impl Failure {
             Self::NoPool { .. } => {
                 "write /etc/podrail/config.yaml with:  pool: { subnets: [10.239.255.0/24] }"
             }
-            Self::Host(error) => return Some(error.hint().to_owned()),
-            Self::NotReady { hint, .. } => hint,
-            Self::NetNs(error) => netns_hint(error),
-            Self::HostNamespace { .. } => {
-                "give the pod's or job's own namespace (ip netns add <name>)"
-            }
             Self::NetnsPath { .. } => "give another path, such as /proc/<pid>/ns/net",
-            Self::NetnsReplaced { .. } => "run 'podrail detach' for this id, then attach again",
-            Self::Netlink(NetlinkError::NoRdma) => {
-                "load the driver of the NICs (modprobe mlx5_ib) and try again"
-            }
-            Self::Netlink(_) | Self::Teardown(_) => "run this on the host as root, and try again",
-            Self::Store(error) => return Some(error.hint()),
-            Self::Decide(error) => return Some(error.hint()),
-            Self::Reserve(error) => return reserve_hint(error),
-            Self::BadPlan { .. } => "keep the state file for a report, and detach this id",
-            Self::Lock { .. } => "run this on the host as root",
-            Self::Attach(error) => return error.hint().map(str::to_owned),
+            Self::Node(error) => return error.hint(),
             Self::Limits(_) => "is /proc mounted here?",
         };
         Some(text.to_owned())
+    }
+}
+
+fn node_exit(error: &NodeError) -> Exit {
+    match error {
+        NodeError::Host(error) => host_exit(error),
+        NodeError::NotReady { .. } => Exit::NotReady,
+        NodeError::NetNs(_) | NodeError::HostNamespace { .. } => Exit::Namespace,
+        NodeError::NetnsReplaced { .. } => Exit::Conflict,
+        NodeError::Store(_)
+        | NodeError::BadPlan { .. }
+        | NodeError::BadTopology(_)
+        | NodeError::Lock { .. }
+        | NodeError::Busy { .. }
+        | NodeError::Marker { .. } => Exit::State,
+        NodeError::Decide(error) => decide_exit(error),
+        NodeError::Reserve(error) => reserve_exit(error),
+        NodeError::Attach(error) => attach_exit(error),
+        NodeError::Netlink(_)
+        | NodeError::Teardown(_)
+        | NodeError::Expose { .. }
+        | NodeError::Conceal { .. }
+        | NodeError::Injected(_) => Exit::Kernel,
     }
 }
 
@@ -278,16 +214,6 @@ fn decide_exit(error: &DecideError) -> Exit {
     }
 }
 
-fn reserve_hint(error: &ReserveError<DecideError>) -> Option<String> {
-    match error {
-        ReserveError::Decide { source, .. } => Some(source.hint()),
-        ReserveError::OtherArguments { sandbox, .. } => Some(format!(
-            "run 'podrail detach --id {sandbox}' first, or use another id"
-        )),
-        other => other.hint(),
-    }
-}
-
 fn attach_exit(error: &AttachError) -> Exit {
     match error {
         AttachError::NotPossible {
@@ -304,36 +230,10 @@ fn attach_exit(error: &AttachError) -> Exit {
     }
 }
 
-fn netns_hint(error: &NetNsError) -> &'static str {
-    match error {
-        NetNsError::Missing { .. } => "see 'ip netns' or /proc/<pid>/ns/net for the right path",
-        NetNsError::NotANetNs { .. } => {
-            "see 'ip netns' or /proc/<pid>/ns/net for the right path; a plain file may be left over \
-             from a namespace that is gone (a reboot): make a new one"
-        }
-        _ => "run this on the host as root",
-    }
-}
-
 /// The failure with its causes and its hint, as it is printed once, at the top.
 #[must_use]
 pub fn in_words(failure: &Failure) -> String {
-    let mut text = format!("error: {failure}");
-    let mut cause = std::error::Error::source(failure);
-    let mut last = String::new();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        // SQLite's errors say the same on two layers.
-        if last.is_empty() || !words.ends_with(&last) {
-            text.push_str(&format!("\n  because: {words}"));
-            last = words;
-        }
-        cause = error.source();
-    }
-    if let Some(hint) = failure.hint() {
-        text.push_str(&format!("\nhint: {hint}"));
-    }
-    text
+    podrail_node::in_words(failure, failure.hint())
 }
 
 #[cfg(test)]

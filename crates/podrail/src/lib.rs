@@ -3,9 +3,7 @@
 pub mod cli;
 pub mod commands;
 pub mod failure;
-pub mod node;
 pub mod output;
 pub mod pod;
-pub mod sandbox;
 pub mod settings;
 pub mod view;

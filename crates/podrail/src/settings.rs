@@ -1,31 +1,22 @@
-//! The configuration file: YAML in, checked settings out.
+//! The configuration file: which one, and how its faults are told.
 
 use crate::cli::NodeArgs;
 use crate::failure::Failure;
-use podrail_core::config::{Config, Fault, Faults};
 use podrail_core::ipam::Pool;
-use podrail_host::{Pattern, Selectors};
-use std::fs::File;
-use std::io::{self, Read};
+use podrail_node::yaml;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Read when no other file is given, if it exists.
 const DEFAULT_PATH: &str = "/etc/podrail/config.yaml";
 
-/// Largest configuration, in bytes.
-const LARGEST: u64 = 1024 * 1024;
-
-/// Settings of this node.
+/// Settings of this node, and where they came from.
 #[derive(Debug)]
 pub struct Settings {
     /// The file they came from; none if there is none.
     pub path: Option<PathBuf>,
-    /// Checked fields.
-    pub config: Config,
-    /// Which ports are rails.
-    pub selectors: Selectors,
-    /// Where addresses come from.
-    pool: Option<Pool>,
+    /// The settings.
+    pub node: podrail_node::Settings,
 }
 
 impl Settings {
@@ -36,20 +27,13 @@ impl Settings {
     pub fn load(args: &NodeArgs) -> Result<Self, Failure> {
         let (path, text) = read(args.config.as_deref())?;
         let file = path.clone().unwrap_or_else(|| DEFAULT_PATH.into());
-        let document = serde_saphyr::from_str(&text).map_err(|error| Failure::ConfigSyntax {
+        let document = yaml::document(&text).map_err(|error| Failure::ConfigSyntax {
             path: file.clone(),
-            // Its own first word would stand in the middle of our line.
-            text: error.to_string().trim_start_matches("error: ").to_owned(),
+            text: error.to_string(),
         })?;
-        let checked = Config::from_document(document).and_then(|config| check(config, args));
-        let (config, selectors, pool) =
-            checked.map_err(|faults| Failure::ConfigFaults { path: file, faults })?;
-        Ok(Self {
-            path,
-            config,
-            selectors,
-            pool,
-        })
+        let node = podrail_node::Settings::from_document(document, &args.node_addresses)
+            .map_err(|faults| Failure::ConfigFaults { path: file, faults })?;
+        Ok(Self { path, node })
     }
 
     /// The pool, or an error that tells how to get one.
@@ -57,7 +41,7 @@ impl Settings {
     /// # Errors
     /// [`Failure::NoPool`].
     pub fn pool(&self) -> Result<&Pool, Failure> {
-        self.pool.as_ref().ok_or_else(|| Failure::NoPool {
+        self.node.pool.as_ref().ok_or_else(|| Failure::NoPool {
             path: self.path.clone(),
         })
     }
@@ -65,74 +49,12 @@ impl Settings {
 
 fn read(given: Option<&Path>) -> Result<(Option<PathBuf>, String), Failure> {
     let path = given.unwrap_or(Path::new(DEFAULT_PATH)).to_owned();
-    match read_bounded(&path) {
+    match yaml::read(&path) {
         Ok(text) => Ok((Some(path), text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && given.is_none() => {
             Ok((None, String::new()))
         }
         Err(source) => Err(Failure::ConfigRead { path, source }),
-    }
-}
-
-/// The text of a file, unless it is larger than any configuration: a device has no end.
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path)?;
-    file.take(LARGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LARGEST {
-        let words = format!("larger than {LARGEST} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
-    }
-    Ok(text)
-}
-
-/// The checks that need more than one field, or the matcher of another crate.
-fn check(config: Config, args: &NodeArgs) -> Result<(Config, Selectors, Option<Pool>), Faults> {
-    let mut faults = Vec::new();
-    let selectors = selectors(&config, args, &mut faults);
-    let pool = config
-        .pool
-        .as_ref()
-        .map(|pool| Pool::new("pool", pool))
-        .transpose();
-    let pool = pool.unwrap_or_else(|error| {
-        faults.extend(error.0);
-        None
-    });
-    if faults.is_empty() {
-        Ok((config, selectors, pool))
-    } else {
-        Err(Faults(faults))
-    }
-}
-
-fn selectors(config: &Config, args: &NodeArgs, faults: &mut Vec<Fault>) -> Selectors {
-    let rails = &config.rails;
-    let mut patterns = |field: &str, texts: &[String]| -> Vec<Pattern> {
-        let each = |(at, text): (usize, &String)| {
-            let fault = |error: podrail_host::BadPattern| Fault {
-                path: format!("rails.{field}[{at}]"),
-                text: error.to_string(),
-            };
-            Pattern::parse(text)
-                .map_err(|error| faults.push(fault(error)))
-                .ok()
-        };
-        texts.iter().enumerate().filter_map(each).collect()
-    };
-    Selectors {
-        vendors: rails.vendors.iter().map(|id| id.0).collect(),
-        devices: rails.devices.iter().map(|id| id.0).collect(),
-        drivers: rails.drivers.clone(),
-        pci: patterns("pci", &rails.pci),
-        netdevs: patterns("netdevs", &rails.netdevs),
-        rdma: patterns("rdma", &rails.rdma),
-        exclude: patterns("exclude", &rails.exclude),
-        link_types: vec![],
-        virtual_functions: rails.virtual_functions,
-        front_ends: rails.front_ends,
-        generic_gpus: config.generic_gpus,
-        node_addresses: args.node_addresses.clone(),
     }
 }
 

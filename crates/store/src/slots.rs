@@ -36,9 +36,8 @@ impl Store {
     /// # Errors
     /// The store failed.
     pub fn forget_waiting(&mut self, slots: &[SlotId]) -> Result<(), StoreError> {
-        self.write("forgetting waiting slots", |tx, _| {
-            rows::forget_waiting(tx, slots.iter().copied())
-        })
+        let doing = "forgetting waiting slots";
+        self.write(doing, |tx, _| rows::forget_waiting(tx, slots))
     }
 
     /// The sandbox that a slot was bound to last, among those that still have it.

@@ -7,6 +7,7 @@ use crate::{file, rows, schema};
 use podrail_core::ids::SandboxId;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The state of a node, open for reading and writing by any number of processes at once.
 #[derive(Debug)]
@@ -39,9 +40,10 @@ impl Store {
     ///
     /// # Guarantees
     /// Bindings of other boots are dropped, all in one transaction, and returned; a second opening
-    /// in the same boot finds none. A file that is not certainly Podrail's is not changed. Waiting
-    /// slots and known pods stay: after a boot the kubelet starts its pods again by what its
-    /// checkpoint says, without allocating. One that stays too long costs a question at the kubelet.
+    /// in the same boot finds none. A file that is not certainly Podrail's is not changed. Known
+    /// pods stay, slots wait on, and those of dropped bindings wait again: after a boot the kubelet
+    /// starts its pods by what its checkpoint says, without allocating. One that waits too long
+    /// costs a question at the kubelet.
     ///
     /// # Errors
     /// The file cannot be used as it is; see [`StoreError::hint`].
@@ -59,6 +61,15 @@ impl Store {
             dropped,
             loose_mode: prepared.loose,
         })
+    }
+
+    /// From now on waits at most so long for the transactions of other processes.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn wait_at_most(&self, time: Duration) -> Result<(), StoreError> {
+        let set = self.conn.busy_timeout(time);
+        set.map_err(|error| self.at.fail("setting how long to wait", error))
     }
 
     /// The directory of a state file, without links: made if it is missing, refused if it or the
@@ -87,7 +98,8 @@ impl Store {
     /// Twice: an equal request gets what the first one got, and `decide` is not asked.
     /// Half-way: whatever fails, panics or is killed, all of the decision is kept or nothing.
     /// No share of a rail and no address ever has two holders. Slots that are bound now no longer
-    /// wait, and their pod is known from now on.
+    /// wait, unless they were allocated after the time of the request; their pod is known from now
+    /// on.
     ///
     /// # Errors
     /// Other arguments for a sandbox that is bound; `decide` failed; its decision gives away what

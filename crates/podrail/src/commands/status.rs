@@ -3,8 +3,8 @@
 use crate::cli::{Format, StatusArgs};
 use crate::failure::Failure;
 use crate::output::{print, print_json};
-use crate::sandbox::Shown;
 use crate::view;
+use podrail_node::Shown;
 use podrail_store::Store;
 
 /// Runs the command; makes no file.

@@ -2,12 +2,12 @@
 
 use crate::cli::{TopoArgs, TopoFormat};
 use crate::failure::Failure;
-use crate::node;
 use crate::output::{note, print, print_json};
 use crate::settings::Settings;
 use crate::view::{self, Holder};
 use podrail_core::topology::Topology;
 use podrail_host::{Note, dump};
+use podrail_node::discover;
 use podrail_store::Store;
 use serde_json::json;
 use std::io::IsTerminal;
@@ -17,11 +17,11 @@ pub(super) fn run(args: &TopoArgs) -> Result<(), Failure> {
     let settings = Settings::load(&args.node)?;
     let (topology, notes, holders) = match &args.from {
         Some(file) => {
-            let dump = dump::read(file, &settings.selectors)?;
+            let dump = dump::read(file, &settings.node.selectors)?;
             (dump.topology, dump.notes, vec![])
         }
         None => {
-            let found = node::discover(&args.node, &settings)?;
+            let found = discover(&args.node.root, &settings.node)?;
             let holders = holders(args, &found.topology)?;
             (found.topology, found.notes, holders)
         }

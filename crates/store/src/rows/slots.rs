@@ -24,10 +24,7 @@ pub(crate) fn allocate(conn: &Connection, slots: &[SlotId], at: i64) -> rusqlite
 }
 
 /// Makes slots wait no longer.
-pub(crate) fn forget_waiting(
-    conn: &Connection,
-    slots: impl IntoIterator<Item = SlotId>,
-) -> rusqlite::Result<()> {
+pub(crate) fn forget_waiting(conn: &Connection, slots: &[SlotId]) -> rusqlite::Result<()> {
     let mut query = conn.prepare("DELETE FROM waiting WHERE slot = ?1")?;
     for slot in slots {
         query.execute([slot.0])?;
@@ -63,7 +60,11 @@ pub(crate) fn forget_pod(conn: &Connection, uid: &PodUid) -> rusqlite::Result<bo
 
 /// What a new binding means for its slots and its pod.
 pub(super) fn bound(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
-    forget_waiting(conn, binding.rails.iter().filter_map(|rail| rail.slot))?;
+    // A slot that was allocated after the request came waits for another pod.
+    let mut query = conn.prepare("DELETE FROM waiting WHERE slot = ?1 AND since <= ?2")?;
+    for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
+        query.execute(params![slot.0, binding.request.at])?;
+    }
     let Some(pod) = &binding.request.pod else {
         return Ok(());
     };

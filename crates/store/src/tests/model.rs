@@ -321,6 +321,9 @@ fn new_boot(path: &Path, model: &mut Model, store: Store) -> Store {
     let dropped = std::mem::take(&mut model.held);
     assert_eq!(entries(&opened.dropped), dropped);
     dropped.values().for_each(|entry| model.free(entry));
+    let slots = dropped.values().flat_map(|entry| &entry.slots);
+    let at = request("any", "").at;
+    model.waiting.extend(slots.map(|slot| (SlotId(*slot), at)));
     opened.store
 }
 

@@ -55,6 +55,30 @@ fn an_old_sandbox_asked_again_does_not_take_a_slot_that_waits_for_the_next_pod()
     assert_eq!(waiting(&store), [(3, 100)]);
 }
 
+/// The request was on its way when the kubelet gave its slot to another pod.
+#[test]
+fn a_slot_that_was_allocated_after_the_request_waits_on() {
+    let (_directory, mut store) = fresh();
+    let at = request("a", "{}").at;
+    store.allocate(&[SlotId(3)], at + 1).unwrap();
+    store.allocate(&[SlotId(4)], at).unwrap();
+    bind(&mut store, "a", "web-0", &[3, 4]);
+    assert_eq!(waiting(&store), [(3, at + 1)]);
+}
+
+#[test]
+fn the_wait_for_others_can_be_cut_short() {
+    let (directory, store) = fresh();
+    let mut other = open(&state_file(&directory));
+    let begun =
+        rusqlite::Transaction::new_unchecked(&store.conn, rusqlite::TransactionBehavior::Immediate);
+    other.wait_at_most(std::time::Duration::ZERO).unwrap();
+    let error = other.grow_slots(1).unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error:?}");
+    drop(begun);
+    other.grow_slots(1).unwrap();
+}
+
 #[test]
 fn a_decision_that_fails_leaves_the_slots_waiting() {
     let (_directory, mut store) = fresh();
@@ -128,7 +152,9 @@ fn slots_and_pods_outlive_a_boot_and_the_number_of_slots_does_not() {
         mut store, dropped, ..
     } = Store::open(&path, &boot(2)).unwrap();
     assert_eq!(dropped.len(), 2);
-    assert_eq!(waiting(&store), [(9, 100)]);
+    // Those of the dropped sandboxes wait again: their pods come back with the same slots.
+    let at = request("a", "{}").at;
+    assert_eq!(waiting(&store), [(0, at), (1, at), (2, at), (9, 100)]);
     let known = KnownPod {
         pod: pod_ref("web-0"),
         since: 1_800_000_000,

@@ -1,7 +1,6 @@
 //! The node this program runs on: its facts, and whether it can have rails at all.
 
-use crate::cli::NodeArgs;
-use crate::failure::Failure;
+use crate::error::NodeError;
 use crate::settings::Settings;
 use podrail_core::ids::IfName;
 use podrail_host::{
@@ -15,26 +14,22 @@ use std::path::Path;
 /// Table that a default route without a rule stands in.
 const MAIN_TABLE: u32 = 254;
 
-/// Reads the facts of the node below the root that the arguments name.
+/// Reads the facts of the node below a root.
 ///
 /// # Errors
 /// There is no sysfs there, or netlink fails.
-pub fn discover(args: &NodeArgs, settings: &Settings) -> Result<Discovery, Failure> {
-    let answers = if is_live(&args.root) {
+pub fn discover(root: &Path, settings: &Settings) -> Result<Discovery, NodeError> {
+    let answers = if is_live(root) {
         ask_kernel()?
     } else {
         KernelAnswers::default()
     };
-    Ok(podrail_host::discover(
-        &args.root,
-        &answers,
-        &settings.selectors,
-    )?)
+    Ok(podrail_host::discover(root, &answers, &settings.selectors)?)
 }
 
 /// Whether the tree below `root` is that of the running kernel, so that netlink speaks of the same
 /// machine. A captured tree has another `sys`.
-fn is_live(root: &Path) -> bool {
+pub(crate) fn is_live(root: &Path) -> bool {
     let id = |path: &Path| {
         std::fs::metadata(path)
             .ok()
@@ -43,7 +38,7 @@ fn is_live(root: &Path) -> bool {
     id(&root.join("sys")).is_some_and(|found| Some(found) == id(Path::new("/sys")))
 }
 
-fn ask_kernel() -> Result<KernelAnswers, Failure> {
+fn ask_kernel() -> Result<KernelAnswers, NodeError> {
     let mut rtnl = Rtnl::open()?;
     let links = rtnl.links()?;
     let name = |index: u32| {
@@ -77,14 +72,14 @@ fn ask_kernel() -> Result<KernelAnswers, Failure> {
 }
 
 /// Index of the parent of a macvlan in this namespace.
-fn macvlan_parent(link: &Link) -> Option<u32> {
+pub(crate) fn macvlan_parent(link: &Link) -> Option<u32> {
     let is_macvlan = matches!(link.kind.as_deref(), Some("macvlan" | "macvtap"));
     let parent = link.parent.filter(|parent| parent.netnsid.is_none())?;
     is_macvlan.then_some(parent.index)
 }
 
 /// All RDMA ports; none on a kernel without RDMA, which is no fault of a node without rails.
-fn rdma_links() -> Result<Option<Vec<RdmaLink>>, Failure> {
+fn rdma_links() -> Result<Option<Vec<RdmaLink>>, NodeError> {
     let links = match Rdma::open().and_then(|mut rdma| rdma.links()) {
         Ok(links) => links,
         Err(NetlinkError::NoRdma) => return Ok(None),
@@ -104,8 +99,8 @@ fn rdma_links() -> Result<Option<Vec<RdmaLink>>, Failure> {
 /// Refuses a node that cannot have rails, whatever is asked for.
 ///
 /// # Errors
-/// [`Failure::NotReady`] with the fix.
-pub fn require_ready(facts: &NodeFacts) -> Result<(), Failure> {
+/// [`NodeError::NotReady`] with the fix.
+pub fn require_ready(facts: &NodeFacts) -> Result<(), NodeError> {
     let (reason, hint) = match (facts.netns_mode, facts.ipvlan) {
         (NetnsMode::Exclusive, _) => (
             "RDMA namespace mode is exclusive, pods would see no RDMA device",
@@ -122,7 +117,7 @@ pub fn require_ready(facts: &NodeFacts) -> Result<(), Failure> {
         ),
         _ => return Ok(()),
     };
-    Err(Failure::NotReady {
+    Err(NodeError::NotReady {
         reason: reason.to_owned(),
         hint,
     })
@@ -132,9 +127,9 @@ pub fn require_ready(facts: &NodeFacts) -> Result<(), Failure> {
 ///
 /// # Errors
 /// `/proc` does not tell.
-pub fn boot_id() -> Result<BootId, Failure> {
+pub fn boot_id() -> Result<BootId, NodeError> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    BootId::parse(text.trim()).map_err(|_| Failure::NotReady {
+    BootId::parse(text.trim()).map_err(|_| NodeError::NotReady {
         reason: "the kernel's boot id cannot be read".into(),
         hint: "mount /proc here",
     })

@@ -1,0 +1,183 @@
+//! From a request to rails in a namespace: reserve, attach, expose, mark ready.
+
+use crate::error::{NodeError, in_words};
+use crate::markers::settle;
+use crate::sandbox::{attachment, is_ready, netns_id};
+use crate::session::Session;
+use podrail_attach::{Target, detach, differences, faults};
+use podrail_core::attachment::{Attachment, DecideError};
+use podrail_netlink::NetNs;
+use podrail_store::{Binding, Decision, Request, Reserved, Snapshot, State};
+use std::error::Error;
+use std::path::PathBuf;
+
+/// Why a hook failed; it says so itself.
+pub type HookError = Box<dyn Error + Send + Sync>;
+
+/// How containers get the devices of their rails: files of the container device interface, or
+/// nothing at all.
+pub trait Exposure {
+    /// Makes the devices of a binding known, before it counts as ready. Twice has to be as once.
+    ///
+    /// # Errors
+    /// What is there then is concealed again.
+    fn expose(&mut self, binding: &Binding, attachment: &Attachment) -> Result<(), HookError>;
+
+    /// Takes back what still belongs to this binding and to none that is newer. Twice, and after
+    /// half of an `expose`, has to be fine.
+    ///
+    /// # Errors
+    /// The binding stays reserved then.
+    fn conceal(&mut self, binding: &Binding) -> Result<(), HookError>;
+}
+
+/// Without Kubernetes whoever starts the job passes the devices on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nothing;
+
+impl Exposure for Nothing {
+    fn expose(&mut self, _: &Binding, _: &Attachment) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    fn conceal(&mut self, _: &Binding) -> Result<(), HookError> {
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Gives the session's sandbox what `decide` chooses, and attaches it. `decide` runs under the
+    /// store's write lock, with no other sandbox coming to or going from the namespace.
+    ///
+    /// # Guarantees
+    /// All rails or none. Twice with the same arguments: the same rails, and what stands is left
+    /// as it is. Killed anywhere: the next attach or detach of the sandbox finishes what was begun.
+    ///
+    /// # Errors
+    /// Nothing is attached or reserved then, unless a note says that it stays reserved.
+    pub fn attach(
+        &mut self,
+        request: &Request,
+        netns: &NetNs,
+        decide: impl FnOnce(&Snapshot) -> Result<Decision, DecideError>,
+        exposure: &mut impl Exposure,
+    ) -> Result<Binding, NodeError> {
+        self.lock.with_namespace(netns_id(netns))?;
+        let mut binding = self.reserve(request, decide)?;
+        let attachment = attachment(&binding)?;
+        if binding.request.netns_id != request.netns_id {
+            return Err(NodeError::NetnsReplaced {
+                path: PathBuf::from(&request.netns),
+                sandbox: request.sandbox.to_string(),
+            });
+        }
+        if is_ready(&binding) && self.stands(&attachment, netns)? {
+            return Ok(binding);
+        }
+        if let Err(failure) = self.establish(&binding, &attachment, netns, exposure) {
+            self.give_back(&binding, &attachment, netns, (exposure, &failure));
+            return Err(failure);
+        }
+        faults::reach("ready", 0).map_err(NodeError::Injected)?;
+        binding.state = State::Ready;
+        Ok(binding)
+    }
+
+    /// Reserves, and brings the markers in line: the pod is known before, the slots wait no longer
+    /// after.
+    fn reserve(
+        &mut self,
+        request: &Request,
+        decide: impl FnOnce(&Snapshot) -> Result<Decision, DecideError>,
+    ) -> Result<Binding, NodeError> {
+        if let Some(pod) = &request.pod {
+            self.markers.mark_pod(&pod.uid)?;
+        }
+        self.mind_the_time()?;
+        let reserved = self.store.reserve(request, decide)?;
+        let binding = reserved.binding().clone();
+        if let Reserved::New(binding) = &reserved {
+            let slots: Vec<_> = binding.rails.iter().filter_map(|rail| rail.slot).collect();
+            // One marker too many costs a question; the binding is kept already.
+            if let Err(error) = settle(&self.store, &self.markers, &slots) {
+                self.notes.push(in_words(&error, error.hint()));
+            }
+        }
+        Ok(binding)
+    }
+
+    /// Attach, expose, mark ready.
+    fn establish(
+        &mut self,
+        binding: &Binding,
+        attachment: &Attachment,
+        netns: &NetNs,
+        exposure: &mut impl Exposure,
+    ) -> Result<(), NodeError> {
+        faults::reach("reserved", 0).map_err(NodeError::Injected)?;
+        podrail_attach::attach(&attachment.plan, netns)?;
+        faults::reach("attached", 0).map_err(NodeError::Injected)?;
+        exposure
+            .expose(binding, attachment)
+            .map_err(|source| NodeError::Expose {
+                sandbox: self.sandbox.to_string(),
+                source,
+            })?;
+        faults::reach("exposed", 0).map_err(NodeError::Injected)?;
+        self.mind_the_time()?;
+        Ok(self.store.mark_ready(&self.sandbox)?)
+    }
+
+    /// Whether what was attached earlier is still whole; notes what is not.
+    fn stands(&mut self, attachment: &Attachment, netns: &NetNs) -> Result<bool, NodeError> {
+        let differences = differences(&attachment.plan, netns)?;
+        let notes = differences.iter();
+        self.notes
+            .extend(notes.map(|difference| format!("{difference}: attaching again")));
+        Ok(differences.is_empty())
+    }
+
+    /// Takes back what is in the kernel and what was exposed, then the reservation. What could not
+    /// be undone stays reserved, so that no other sandbox gets an address that is still up. A
+    /// second failure is a note: the first one is the result.
+    fn give_back(
+        &mut self,
+        binding: &Binding,
+        attachment: &Attachment,
+        netns: &NetNs,
+        (exposure, failure): (&mut impl Exposure, &NodeError),
+    ) {
+        let undone = match failure {
+            // It has undone what it did, or says what it could not.
+            NodeError::Attach(error) => !error.left_something(),
+            _ => {
+                let detached = detach(&Target::of(&attachment.plan), netns);
+                self.noted(detached.map_err(NodeError::from))
+            }
+        };
+        let concealed = conceal(exposure, binding);
+        if !(self.noted(concealed) && undone) {
+            let words = "the rails stay reserved: run 'podrail detach' for this id";
+            return self.notes.push(words.into());
+        }
+        let released = self.store.release(&self.sandbox);
+        self.noted(released.map_err(NodeError::from));
+    }
+
+    /// Whether it went well; if not, there is a note.
+    fn noted<T>(&mut self, outcome: Result<T, NodeError>) -> bool {
+        if let Err(error) = &outcome {
+            self.notes.push(in_words(error, error.hint()));
+        }
+        outcome.is_ok()
+    }
+}
+
+pub(crate) fn conceal(exposure: &mut impl Exposure, binding: &Binding) -> Result<(), NodeError> {
+    exposure
+        .conceal(binding)
+        .map_err(|source| NodeError::Conceal {
+            sandbox: binding.request.sandbox.to_string(),
+            source,
+        })
+}

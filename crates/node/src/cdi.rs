@@ -1,0 +1,104 @@
+//! Device files of containers as CDI files: what the plugin shows, and what anyone takes back.
+
+use crate::attach::{Exposure, HookError};
+use crate::settings::Settings;
+use podrail_attach::cdi::{CdiDir, CdiFileError, check_devices};
+use podrail_core::attachment::Attachment;
+use podrail_core::cdi::{Options, files};
+use podrail_core::ids::SlotId;
+use podrail_core::topology::Topology;
+use podrail_store::Binding;
+use std::path::Path;
+
+/// The CDI directory, and with what to fill it.
+#[derive(Debug, Clone, Copy)]
+pub struct CdiFiles<'a> {
+    dir: &'a Path,
+    source: Option<(&'a Settings, &'a Topology)>,
+}
+
+impl<'a> CdiFiles<'a> {
+    /// To show the devices of a node as configured.
+    #[must_use]
+    pub fn new(dir: &'a Path, settings: &'a Settings, topology: &'a Topology) -> Self {
+        Self {
+            dir,
+            source: Some((settings, topology)),
+        }
+    }
+
+    /// To look and to take back only.
+    #[must_use]
+    pub fn of_others(dir: &'a Path) -> Self {
+        Self { dir, source: None }
+    }
+
+    /// What of a binding's files is missing, by rail. Slots that a newer sandbox has by now are
+    /// passed over: `newest` tells.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn missing(
+        &self,
+        binding: &Binding,
+        newest: impl Fn(SlotId) -> bool,
+    ) -> Result<Vec<String>, CdiFileError> {
+        let found = match CdiDir::open(self.dir)? {
+            Some(dir) => dir.list()?,
+            None => vec![],
+        };
+        let owned = |slot: SlotId| {
+            found.iter().any(|file| {
+                let owner = file.owner.as_ref();
+                file.slot == slot
+                    && owner.is_ok_and(|owner| owner.sandbox == binding.request.sandbox)
+            })
+        };
+        let rails = binding.rails.iter();
+        let slots = rails.filter_map(|rail| Some((rail.index, rail.slot?)));
+        Ok(slots
+            .filter(|(_, slot)| newest(*slot) && !owned(*slot))
+            .map(|(rail, slot)| format!("rail {rail}: the CDI file of {slot} is missing"))
+            .collect())
+    }
+}
+
+impl Exposure for CdiFiles<'_> {
+    fn expose(&mut self, binding: &Binding, attachment: &Attachment) -> Result<(), HookError> {
+        let Some((settings, topology)) = self.source else {
+            return Ok(());
+        };
+        let options = Options {
+            resource: settings.config.resource.clone(),
+            umad: settings.config.cdi.umad,
+            issm: settings.config.cdi.issm,
+        };
+        let pod = binding.request.pod.as_ref();
+        let files = files(&options, topology, attachment, pod)?;
+        // Whatever root the facts were read below: runtimes make these nodes from the host's own.
+        check_devices(Path::new("/"), &files)?;
+        CdiDir::create(self.dir)?.write(&files)?;
+        Ok(())
+    }
+
+    fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
+        let Some(dir) = CdiDir::open(self.dir)? else {
+            return Ok(());
+        };
+        for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
+            dir.remove_if_owner(slot, &binding.request.sandbox)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the file of a slot away, whosever it is: the slot begins anew.
+///
+/// # Errors
+/// It is there still.
+pub fn conceal_slot(dir: &Path, slot: SlotId) -> Result<(), CdiFileError> {
+    match CdiDir::open(dir)? {
+        Some(dir) => dir.remove(slot).map(drop),
+        None => Ok(()),
+    }
+}

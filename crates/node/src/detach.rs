@@ -1,0 +1,188 @@
+//! Rails out of a namespace: links first, then devices, then addresses and rails.
+
+use crate::attach::{Exposure, conceal};
+use crate::error::NodeError;
+use crate::sandbox::{attachment, netns_id};
+use crate::session::Session;
+use podrail_attach::{Target, detach, faults};
+use podrail_core::plan::Alias;
+use podrail_netlink::{Link, NetNs, NetNsError, Rtnl};
+use podrail_store::{Binding, Released};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a detach did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detached {
+    /// How many interfaces there were.
+    pub links: usize,
+    /// What is no longer held.
+    pub released: Released,
+}
+
+impl Session {
+    /// Takes all rails of the session's sandbox away, in the namespace at `path` or in the one that
+    /// was attached, and frees what it holds.
+    ///
+    /// # Guarantees
+    /// Succeeds twice, without a binding, and when the namespace is gone. Goes on after a fault.
+    /// Another namespace than the attached one, and the host's own, are left alone.
+    ///
+    /// # Errors
+    /// What cannot be taken away stays reserved, and the error lists it.
+    pub fn detach(
+        &mut self,
+        path: Option<&Path>,
+        exposure: &mut impl Exposure,
+    ) -> Result<Detached, NodeError> {
+        let binding = self.binding()?;
+        let links = match self.namespace(path, binding.as_ref())? {
+            Some(netns) => {
+                self.lock.with_namespace(netns_id(&netns))?;
+                let target = self.target(binding.as_ref());
+                detach(&target, &netns)?
+            }
+            None => 0,
+        };
+        faults::reach("detached", 0).map_err(NodeError::Injected)?;
+        if let Some(binding) = &binding {
+            conceal(exposure, binding)?;
+        }
+        faults::reach("concealed", 0).map_err(NodeError::Injected)?;
+        self.mind_the_time()?;
+        let released = self.store.release(&self.sandbox)?;
+        faults::reach("released", 0).map_err(NodeError::Injected)?;
+        Ok(Detached { links, released })
+    }
+
+    /// The namespace to clean, by the given path or by the one that was attached; none if it is
+    /// gone.
+    pub(crate) fn namespace(
+        &mut self,
+        path: Option<&Path>,
+        binding: Option<&Binding>,
+    ) -> Result<Option<NetNs>, NodeError> {
+        let attached = binding.map(|binding| Path::new(&binding.request.netns));
+        for path in path.into_iter().chain(attached) {
+            let Some(netns) = open(path)? else { continue };
+            match binding.and_then(|binding| binding.request.netns_id) {
+                // Even if it is the one this runs in: the caller may be in the pod's.
+                Some(id) if id == netns_id(&netns) => return Ok(Some(netns)),
+                // A path may be used again for another namespace, which is none of our business.
+                Some(_) => self.notes.push(format!(
+                    "{} is not the namespace that {} was attached to: left alone",
+                    path.display(),
+                    self.sandbox
+                )),
+                // No rail is ever attached to the host's own.
+                None if netns.id() == NetNs::current()?.id() => {}
+                None => return Ok(Some(netns)),
+            }
+        }
+        Ok(binding.and_then(elsewhere))
+    }
+
+    fn target(&mut self, binding: Option<&Binding>) -> Target {
+        match binding.map(attachment) {
+            Some(Ok(attachment)) => return Target::of(&attachment.plan),
+            Some(Err(error)) => {
+                let words = format!("{error}: detaching by group and alias");
+                self.notes.push(words);
+            }
+            None => {}
+        }
+        Target::without_plan(self.sandbox.clone())
+    }
+}
+
+/// The attached namespace by another path than the one that is gone: a process that is still in
+/// it, or a name of `ip netns`. Its addresses are up, so they must not be freed before it is
+/// cleaned. Inodes are used again, hence only a namespace that has a rail of this sandbox counts.
+fn elsewhere(binding: &Binding) -> Option<NetNs> {
+    let id = binding.request.netns_id?;
+    let same = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|file| file.dev() == id.dev && file.ino() == id.ino)
+    };
+    let processes = entries("/proc").map(|process| process.join("ns/net"));
+    let mut paths = processes.chain(entries("/run/netns")).filter(same);
+    let netns = paths.find_map(|path| NetNs::open(path).ok())?;
+    let links = Rtnl::open_in(&netns).and_then(|mut inside| inside.links());
+    let ours = |link: &Link| {
+        let alias = link
+            .alias
+            .as_deref()
+            .and_then(|alias| Alias::parse(alias).ok());
+        alias.is_some_and(|alias| alias.sandbox == binding.request.sandbox)
+    };
+    links
+        .is_ok_and(|links| links.iter().any(ours))
+        .then_some(netns)
+}
+
+fn entries(dir: &str) -> impl Iterator<Item = PathBuf> {
+    let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    found.map(|entry| entry.path())
+}
+
+/// The namespace at a path; none if there is none any more: its children went with it.
+pub(crate) fn open(path: &Path) -> Result<Option<NetNs>, NodeError> {
+    match NetNs::open(path) {
+        Ok(netns) => Ok(Some(netns)),
+        Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Deadline;
+    use podrail_core::ids::SandboxId;
+    use podrail_store::{BootId, NetnsId, Request, State};
+
+    const HERE: &str = "/proc/thread-self/ns/net";
+
+    fn binding(id: NetnsId) -> Binding {
+        Binding {
+            request: Request {
+                sandbox: SandboxId::parse("job1").unwrap(),
+                fingerprint: String::new(),
+                netns: HERE.into(),
+                netns_id: Some(id),
+                gpus: vec![],
+                pod: None,
+                at: 0,
+            },
+            state: State::Ready,
+            boot: BootId::parse("00000000-0000-4000-8000-000000000000").unwrap(),
+            sequence: 1,
+            rails: vec![],
+            leases: vec![],
+            plan: String::new(),
+        }
+    }
+
+    /// Run in the pod (`ip netns exec job1 podrail detach`), it must not free addresses that are up.
+    #[test]
+    fn the_attached_namespace_is_cleaned_even_from_inside() {
+        // Opening a namespace enters it, which takes privileges.
+        let Ok(Some(here)) = open(Path::new(HERE)) else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let (state, job) = (
+            dir.path().join("state.db"),
+            SandboxId::parse("job1").unwrap(),
+        );
+        let mut session = Session::open(&state, &job, Deadline::default()).unwrap();
+        let id = netns_id(&here);
+        let found = session.namespace(None, Some(&binding(id))).unwrap();
+        assert_eq!(found.map(|netns| netns.id()), Some(here.id()));
+        let other = NetnsId { ino: 1, ..id };
+        let found = session.namespace(None, Some(&binding(other))).unwrap();
+        assert!(found.is_none(), "another namespace is left alone");
+        assert_eq!(session.take_notes().len(), 1);
+        let found = session.namespace(Some(Path::new(HERE)), None).unwrap();
+        assert!(found.is_none(), "the host's own is left alone");
+    }
+}

@@ -1,0 +1,73 @@
+//! The checked configuration of a node, with the checks that need more than one crate.
+
+use podrail_core::config::{Config, Fault, Faults};
+use podrail_core::ipam::Pool;
+use podrail_host::{Pattern, Selectors};
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// Settings of this node.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Checked fields.
+    pub config: Config,
+    /// Which ports are rails.
+    pub selectors: Selectors,
+    /// Where addresses come from; none if the configuration names no pool.
+    pub pool: Option<Pool>,
+}
+
+impl Settings {
+    /// Reads a document. Interfaces that have one of the node's addresses are no rails.
+    ///
+    /// # Errors
+    /// All faults at once, each with its path.
+    pub fn from_document(document: Value, node_addresses: &[IpAddr]) -> Result<Self, Faults> {
+        let config = Config::from_document(document)?;
+        let mut faults = Vec::new();
+        let selectors = selectors(&config, node_addresses, &mut faults);
+        let pool = config.pool.as_ref().map(|pool| Pool::new("pool", pool));
+        let pool = pool.transpose().unwrap_or_else(|error| {
+            faults.extend(error.0);
+            None
+        });
+        if !faults.is_empty() {
+            return Err(Faults(faults));
+        }
+        Ok(Self {
+            config,
+            selectors,
+            pool,
+        })
+    }
+}
+
+fn selectors(config: &Config, node_addresses: &[IpAddr], faults: &mut Vec<Fault>) -> Selectors {
+    let rails = &config.rails;
+    let mut patterns = |field: &str, texts: &[String]| -> Vec<Pattern> {
+        let each = |(at, text): (usize, &String)| {
+            let fault = |error: podrail_host::BadPattern| Fault {
+                path: format!("rails.{field}[{at}]"),
+                text: error.to_string(),
+            };
+            Pattern::parse(text)
+                .map_err(|error| faults.push(fault(error)))
+                .ok()
+        };
+        texts.iter().enumerate().filter_map(each).collect()
+    };
+    Selectors {
+        vendors: rails.vendors.iter().map(|id| id.0).collect(),
+        devices: rails.devices.iter().map(|id| id.0).collect(),
+        drivers: rails.drivers.clone(),
+        pci: patterns("pci", &rails.pci),
+        netdevs: patterns("netdevs", &rails.netdevs),
+        rdma: patterns("rdma", &rails.rdma),
+        exclude: patterns("exclude", &rails.exclude),
+        link_types: vec![],
+        virtual_functions: rails.virtual_functions,
+        front_ends: rails.front_ends,
+        generic_gpus: config.generic_gpus,
+        node_addresses: node_addresses.to_vec(),
+    }
+}
