@@ -162,7 +162,7 @@ fn a_slot_that_was_lent_names_both_containers() {
         .rails
         .iter()
         .map(|rail| rail.containers.join("+"));
-    assert_eq!(containers.collect::<Vec<_>>(), ["main", "init+main"]);
+    assert_eq!(containers.collect::<Vec<_>>(), ["main", "main+init"]);
 }
 
 #[test]
