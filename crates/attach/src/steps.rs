@@ -122,8 +122,7 @@ impl<'a> Run<'a> {
 
     /// Sysctls that netlink cannot set: those of the namespace, and those of IPv6.
     fn set_sysctls(&self) -> Result<(), Stop<'a>> {
-        let children = self.plan.rails.iter().flat_map(RailAttachment::sysctls);
-        let ipv6 = children.filter(|sysctl| sysctl.path.contains("/ipv6/"));
+        let ipv6 = self.plan.rails.iter().map(RailAttachment::ipv6_sysctl);
         let all: Vec<Sysctl> = self
             .plan
             .namespace_sysctls

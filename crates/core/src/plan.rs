@@ -17,7 +17,7 @@ pub const ROUTE_PROTOCOL: u8 = 112;
 /// Below 32766, where the main table is looked up.
 const RULE_PRIORITY_BASE: u32 = 30_000;
 
-/// Per-interface IPv4 sysctls that must stand before a child is up. With 16 interfaces in one
+/// Per-interface IPv4 settings that must stand before a child is up, set over netlink. With 16 interfaces in one
 /// subnet the defaults answer ARP for each other and drop what arrives "on the wrong interface".
 pub const CHILD_SYSCTLS: [(&str, &str); 5] = [
     ("arp_announce", "2"),
@@ -207,22 +207,16 @@ impl RailAttachment {
         std::iter::once(subnet).chain(default)
     }
 
-    /// Settings of the child, each to be in place before it is up.
-    ///
+    /// The setting of the child that only a file below `/proc/sys` can make, before it is up:
     /// `accept_ra=0` keeps router advertisements on the rail from replacing the pod's default route.
     #[must_use]
-    pub fn sysctls(&self) -> Vec<Sysctl> {
-        let v4 = CHILD_SYSCTLS
-            .iter()
-            .map(|(key, value)| ("ipv4", *key, *value));
-        v4.chain([("ipv6", "accept_ra", "0")])
-            .map(|(family, key, value)| Sysctl {
-                // A dot in an interface name is no separator in a path.
-                path: format!("net/{family}/conf/{}/{key}", self.child),
-                value: value.into(),
-                previous: None,
-            })
-            .collect()
+    pub fn ipv6_sysctl(&self) -> Sysctl {
+        Sysctl {
+            // A dot in an interface name is no separator in a path.
+            path: format!("net/ipv6/conf/{}/accept_ra", self.child),
+            value: "0".into(),
+            previous: None,
+        }
     }
 }
 

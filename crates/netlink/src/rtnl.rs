@@ -27,35 +27,15 @@ use nix::libc::{
     AF_INET, AF_INET6, RTM_GETADDR, RTM_GETLINK, RTM_GETNETCONF, RTM_GETROUTE, RTM_GETRULE,
 };
 use podrail_core::ids::IfName;
-use std::net::IpAddr;
+pub use podrail_core::ipam::Family;
 
-/// Address family of rules and routes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Family of an address.
-    #[must_use]
-    pub fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
-
-    /// `AF_INET` or `AF_INET6`.
-    fn number(self) -> u8 {
-        let number = match self {
-            Self::V4 => AF_INET,
-            Self::V6 => AF_INET6,
-        };
-        u8::try_from(number).unwrap_or_default()
-    }
+/// `AF_INET` or `AF_INET6`.
+fn number(family: Family) -> u8 {
+    let number = match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
+    };
+    u8::try_from(number).unwrap_or_default()
 }
 
 /// A route netlink socket: reads and changes one network namespace.
@@ -140,7 +120,7 @@ impl Rtnl {
     /// # Errors
     /// [`NetlinkError`].
     pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError> {
-        let body = encode::family_header(family.number());
+        let body = encode::family_header(number(family));
         let found = self.dump(RTM_GETRULE, &body, "list rules", Rule::parse);
         match found {
             Err(NetlinkError::Refused {
@@ -158,7 +138,7 @@ impl Rtnl {
     /// # Errors
     /// [`NetlinkError`].
     pub fn routes(&mut self, family: Family) -> Result<Vec<Route>, NetlinkError> {
-        let body = encode::family_header(family.number());
+        let body = encode::family_header(number(family));
         self.dump(RTM_GETROUTE, &body, "list routes", Route::parse)
             .map(|routes| keep(routes, |route| route.family == family))
     }

@@ -3,7 +3,7 @@
 use super::conf::InetConf;
 use super::link::{IFLA_ALT_IFNAME, IFLA_INET_CONF};
 use super::request::{LinkRef, NewAddress, NewIpvlan, NewRoute, Request, SourceRule};
-use super::{Family, Group};
+use super::{Family, Group, number};
 use crate::wire::{ACK, CREATE, EXCLUSIVE, Message, put};
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 use netlink_packet_route::AddressFamily;
@@ -87,7 +87,7 @@ pub(crate) fn family_header(family: u8) -> Vec<u8> {
 
 /// Body of a request for the IPv4 settings of "all interfaces".
 pub(crate) fn netconf_all() -> Vec<u8> {
-    let mut body = vec![Family::V4.number(), 0, 0, 0];
+    let mut body = vec![number(Family::V4), 0, 0, 0];
     let all = NETCONFA_IFINDEX_ALL.to_ne_bytes();
     put(&mut body, NETCONFA_IFINDEX, &all);
     body
@@ -229,5 +229,5 @@ fn rule(rule: &SourceRule) -> RuleMessage {
 }
 
 fn family(address: IpAddr) -> AddressFamily {
-    AddressFamily::from(Family::of(address).number())
+    AddressFamily::from(number(Family::of(address)))
 }
