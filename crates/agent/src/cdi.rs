@@ -72,3 +72,31 @@ pub(crate) fn remove_orphans<E: From<CdiFileError>>(
     }
     Ok(removed.try_into().unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn files_without_a_living_owner_go_and_foreign_ones_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let ours = |slot: u16| podrail_core::cdi::file_name(SlotId(slot));
+        let text = format!(
+            r#"{{"cdiVersion": "0.6.0", "kind": "podrail.io/rail", "devices": [{{"name": "slot-01"}}],
+                "annotations": {{"podrail.io/sandbox": "{}"}}}}"#,
+            "a".repeat(64)
+        );
+        write(&ours(1), &text);
+        write(&ours(2), "{half");
+        write("nvidia.com-gpu.json", "{}");
+        write(".podrail.io-rail_slot-03.json.tmp", "{half");
+        let none = || Ok::<_, CdiFileError>(vec![]);
+        assert_eq!(remove_orphans(dir.path(), none).unwrap(), 3);
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(remove_orphans(dir.path(), none).unwrap(), 0);
+        assert_eq!(remove_orphans(Path::new("/nowhere"), none).unwrap(), 0);
+    }
+}

@@ -17,6 +17,7 @@ use podrail_node::{NodeError, Settings, discover, open_state, require_ready};
 use podrail_store::{Binding, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// What a look gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,53 +47,47 @@ pub(crate) fn remembered(context: &Context) -> Option<Look> {
 /// Looks, and keeps what it saw in the state file. `None`: what was offered before stays.
 pub(crate) fn look(context: &Context) -> Option<Look> {
     let board = &context.board;
+    let path = &context.options.paths.state;
     let loaded = configured(context);
-    let state = &context.options.paths.state;
-    let opened = open_state(state).map_err(NodeError::from);
-    let mut store = match opened {
-        Ok(opened) => {
-            opened
-                .notes
-                .iter()
-                .for_each(|note| tracing::info!("{note}"));
-            opened.store
-        }
-        Err(error) => {
-            tell(board, STATE, false, &words(&error, error.hint().as_deref()));
-            return None;
-        }
-    };
-    let settings = match loaded {
-        Some(loaded) => {
-            kept(
-                board,
-                store.put_setup(&loaded.setup).map_err(NodeError::from),
-            )?;
-            loaded.settings
-        }
-        None => config::remembered(&kept(
-            board,
-            Store::open_read_only(state).map_err(NodeError::from),
-        )?)?,
-    };
-    let found = match discover(&context.options.root, &settings) {
-        Ok(found) => found,
-        Err(error) => {
-            tell(
-                board,
-                DISCOVERED,
-                false,
-                &words(&error, error.hint().as_deref()),
-            );
-            return None;
-        }
-    };
-    let slots = kept(board, keep(board, &mut store, &settings, &found))?;
-    tell(board, STATE, true, &format!("{} is open", state.display()));
+    let mut store = told(board, STATE, open(path))?;
+    let settings = told(board, STATE, settings(&mut store, path, loaded))??;
+    let found = discover(&context.options.root, &settings);
+    let found = told(board, DISCOVERED, found)?;
+    let slots = told(board, STATE, keep(board, &mut store, &settings, &found))?;
+    tell(board, STATE, true, &format!("{} is open", path.display()));
     Some(Look {
         resource: settings.config.resource,
         slots,
     })
+}
+
+/// The outcome; a failure is told as that of a condition.
+fn told<T>(board: &Board, name: &'static str, outcome: Result<T, NodeError>) -> Option<T> {
+    outcome
+        .inspect_err(|error| tell(board, name, false, &words(error, error.hint().as_deref())))
+        .ok()
+}
+
+fn open(path: &Path) -> Result<Store, NodeError> {
+    let opened = open_state(path)?;
+    opened
+        .notes
+        .iter()
+        .for_each(|note| tracing::info!("{note}"));
+    Ok(opened.store)
+}
+
+/// What the file says, which is kept for the plugin; else what was kept.
+fn settings(
+    store: &mut Store,
+    path: &Path,
+    loaded: Option<Loaded>,
+) -> Result<Option<Settings>, NodeError> {
+    let Some(loaded) = loaded else {
+        return Ok(config::remembered(&Store::open_read_only(path)?));
+    };
+    store.put_setup(&loaded.setup)?;
+    Ok(Some(loaded.settings))
 }
 
 fn configured(context: &Context) -> Option<Loaded> {
@@ -111,13 +106,6 @@ fn configured(context: &Context) -> Option<Loaded> {
             None
         }
     }
-}
-
-/// The outcome of work on the state file, which is told if it failed.
-fn kept<T>(board: &Board, outcome: Result<T, NodeError>) -> Option<T> {
-    outcome
-        .inspect_err(|error| tell(board, STATE, false, &words(error, error.hint().as_deref())))
-        .ok()
 }
 
 /// Keeps the topology, and tells of it; the slots that follow.
@@ -264,3 +252,6 @@ fn capacity(pool: &Pool, family: Family) -> f64 {
     let handed_out = (first..=last).filter(|bits| pool.hands_out(address(*bits)));
     handed_out.count() as f64
 }
+
+#[cfg(test)]
+mod tests;
