@@ -3,7 +3,8 @@
 //! Everything is read below a given root: `/` on a live node, a captured tree in tests. Reads are
 //! bounded, and what is missing, garbled or skipped becomes a [`Note`]: silence is a bug here. What
 //! sysfs cannot tell (addresses, routes of other tables) comes in as [`KernelAnswers`], plain data
-//! that the caller got by netlink. There is no netlink, no async and no clock in this crate.
+//! that the caller got by netlink. There is no netlink and no async in this crate, and no clock except
+//! where [`mig_parents`] waits for the NVIDIA driver's library.
 //!
 //! Reading order: [`discover`] -> `pci` -> `gpu` -> `rdma` -> `netdev` -> `front_end` -> `select`
 //! -> `rails`; then `node` for facts besides the topology, [`mig_parents`], and [`dump`] for files of

@@ -1,11 +1,12 @@
-//! Which GPU a MIG device is a part of, as far as the driver's files tell.
+//! Which GPU a MIG device is a part of.
 //!
-//! The UUID of a MIG device stands in no file: only NVML knows it. What `/proc` does tell is which
-//! GPUs are split at all (`/proc/driver/nvidia/capabilities/gpu<minor>/mig/gi<n>`). On a node with
-//! one split GPU that is the answer; on others there is none, which is said.
-//!
-//! Deliberately absent: NVML. Its crate needs a second version of `thiserror` and loads the driver's
-//! library into the process; it belongs behind this function if it comes.
+//! `/proc` tells which GPUs are split (`/proc/driver/nvidia/capabilities/gpu<minor>/mig/gi<n>`). If
+//! one is, that is the answer. The UUID of a MIG device stands in no file: among several GPUs only
+//! NVML can say, and only then it is asked (`nvml`).
+
+mod nvml;
+
+pub(crate) use nvml::Nvml;
 
 use crate::tree::Tree;
 use crate::{HostError, Note};
@@ -19,24 +20,51 @@ const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
 
 /// The GPUs of these MIG devices, below `root`. A device that is not in the answer is noted.
 ///
+/// On a live node (`root` is `/`) with several split GPUs the NVIDIA driver's library is loaded into
+/// this process and asked, for 15 s at most; the library of a captured tree is never loaded.
+///
 /// # Errors
-/// [`HostError::NoSysfs`] if `root` is no root of a node.
+/// [`HostError::NoSysfs`] if `root` is no root of a node. A library that is absent, refuses or does
+/// not answer is no error: it is noted.
 pub fn mig_parents(
     root: &Path,
     ids: &BTreeSet<String>,
 ) -> Result<(MigParents, Vec<Note>), HostError> {
+    parents(root, ids, &Nvml::of_node(root))
+}
+
+/// Like [`mig_parents`], with the driver's libraries given.
+pub(crate) fn parents(
+    root: &Path,
+    ids: &BTreeSet<String>,
+    nvml: &Nvml,
+) -> Result<(MigParents, Vec<Note>), HostError> {
     let tree = Tree::open(root)?;
     let split = split_gpus(&tree);
     let parents = match split.as_slice() {
+        _ if ids.is_empty() => MigParents::new(),
         [only] => ids.iter().map(|id| (id.clone(), *only)).collect(),
-        _ => MigParents::new(),
+        several => ask(&tree, several.len(), ids, nvml),
     };
-    for id in ids.iter().filter(|id| !parents.contains_key(*id)) {
-        let count = split.len();
-        let text = format!("{count} GPUs are split, and no file says which one this is a part of");
+    Ok((parents, tree.into_notes()))
+}
+
+/// What NVML says; what it does not say is noted.
+fn ask(tree: &Tree, split: usize, ids: &BTreeSet<String>, nvml: &Nvml) -> MigParents {
+    let answer = nvml.ask(ids);
+    for (library, why) in &answer.failures {
+        tree.note(library, why);
+    }
+    for id in ids.iter().filter(|id| !answer.parents.contains_key(*id)) {
+        let why = answer
+            .refusals
+            .get(id)
+            .map_or("NVML did not tell", |why| why);
+        let text =
+            format!("{split} GPUs are split, and which one this is a part of is not known: {why}");
         tree.note(id, text);
     }
-    Ok((parents, tree.into_notes()))
+    answer.parents
 }
 
 /// GPUs with at least one MIG instance.
