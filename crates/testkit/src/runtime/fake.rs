@@ -9,7 +9,7 @@ mod process;
 
 pub use cni::Chain;
 
-use super::Seen;
+use super::{Doing, Seen};
 use crate::error::{Error, Result};
 use crate::proto::cri::{ContainerConfig, NamespaceMode, PodSandboxConfig};
 use cni::Attachment;
@@ -119,8 +119,15 @@ impl FakeRuntime {
                 netns::remove(&path);
             }
         }
-        for container in world.containers.values().filter_map(|found| found.pid) {
-            process::signal(container, Signal::SIGKILL);
+        for container in world.containers.values_mut() {
+            let Some(pid) = container.pid else { continue };
+            process::signal(pid, Signal::SIGKILL);
+            // As containerd says it of a container whose end nobody saw.
+            container.seen.doing = Doing::Exited {
+                code: 255,
+                reason: "Unknown".to_owned(),
+                message: String::new(),
+            };
         }
     }
 
