@@ -59,7 +59,7 @@ fn ask(tree: &Tree, split: usize, ids: &BTreeSet<String>, nvml: &Nvml) -> MigPar
         let why = answer
             .refusals
             .get(id)
-            .map_or("NVML did not tell", |why| why);
+            .map_or("no file says, nor does NVML", |why| why);
         let text =
             format!("{split} GPUs are split, and which one this is a part of is not known: {why}");
         tree.note(id, text);

@@ -157,7 +157,10 @@ fn a_library_that_does_not_start_gives_way_to_the_next() {
     let why = "libnvidia-ml.so.0: NVML: NVIDIA driver is not loaded";
     assert!(notes[0].ends_with(why), "{notes:#?}");
     assert!(notes[1].contains("libnvidia-ml.so.1: NVML: "), "{notes:#?}");
-    assert_eq!(notes[2], format!("MIG-a1: {UNKNOWN}: NVML did not tell"));
+    assert_eq!(
+        notes[2],
+        format!("MIG-a1: {UNKNOWN}: no file says, nor does NVML")
+    );
 
     let node = node.library(&[]).unwrap();
     assert_eq!(node.ask(&["MIG-a1"]), (told(&[A1]), vec![]));
@@ -181,7 +184,10 @@ fn absent_and_broken_libraries_are_noted() {
         notes[1].contains("broken.so: cannot be loaded: "),
         "{notes:#?}"
     );
-    assert_eq!(notes[2], format!("MIG-a1: {UNKNOWN}: NVML did not tell"));
+    assert_eq!(
+        notes[2],
+        format!("MIG-a1: {UNKNOWN}: no file says, nor does NVML")
+    );
 }
 
 #[test]
@@ -211,7 +217,7 @@ fn a_library_that_hangs_is_left_behind() {
     assert!(parents.is_empty());
     let wanted = [
         "NVML: did not answer within 0.3 s".to_owned(),
-        format!("MIG-a1: {UNKNOWN}: NVML did not tell"),
+        format!("MIG-a1: {UNKNOWN}: no file says, nor does NVML"),
     ];
     assert_eq!(notes, wanted);
 }
