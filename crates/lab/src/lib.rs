@@ -7,7 +7,7 @@
 //! GIDs, bandwidth.
 //!
 //! Reading order: `shape` (what) -> `qemu` and `plan` (rendered) -> `assets` (from where) ->
-//! `machine` (boot and use) -> `agent` (the other end, in the guest) -> `testing`.
+//! `machine` (boot and use) -> `agent` (the other end, in the guest) -> `kube`, `testing`.
 
 mod error;
 mod shape;
@@ -25,6 +25,7 @@ mod wire;
 #[doc(hidden)]
 pub mod agent;
 
+pub mod kube;
 pub mod shell;
 pub mod testing;
 

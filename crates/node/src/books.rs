@@ -18,13 +18,21 @@ const RP_FILTER: &str = "net/ipv4/conf/all/rp_filter";
 /// What is held, as the decision takes it. GPUs that are gone from the node are left out.
 #[must_use]
 pub fn held(snapshot: &Snapshot, topology: &Topology, pool: &PoolName) -> Held {
-    let bound = snapshot.holdings.iter();
     Held {
-        bound: bound.map(|holding| bound_of(holding, topology)).collect(),
+        bound: bound(snapshot, topology),
         addresses: snapshot.used.clone(),
         freed: snapshot.freed.clone(),
         cursors: snapshot.cursors(pool),
     }
+}
+
+/// Who has which rails. GPUs and rails that are gone from the node are left out.
+#[must_use]
+pub fn bound(snapshot: &Snapshot, topology: &Topology) -> Vec<Bound> {
+    let holdings = snapshot.holdings.iter();
+    holdings
+        .map(|holding| bound_of(holding, topology))
+        .collect()
 }
 
 fn bound_of(holding: &Holding, topology: &Topology) -> Bound {

@@ -25,7 +25,7 @@ mod topology;
 pub mod yaml;
 
 pub use attach::{Exposure, HookError, Nothing};
-pub use books::{held, kept, previous_rp_filter};
+pub use books::{bound, held, kept, previous_rp_filter};
 pub use cdi::{CdiFiles, conceal_slot};
 pub use clock::{Deadline, now};
 pub use detach::Detached;

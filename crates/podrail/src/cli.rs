@@ -1,7 +1,7 @@
 //! The command line: every option with the words that `--help` prints.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// The end of `podrail --help`; `docs/exit-codes.md` has the same list with next steps.
@@ -64,6 +64,26 @@ pub enum Command {
         podrail check --netns /run/netns/job1 --rails 8\n\n\
         The number of rails is taken from --rails, or from the PCIDEVICE_* environment.")]
     Check(CheckArgs),
+    /// Explain why a pod gets the bandwidth that it gets: GPUs, rails, distances, ceiling
+    #[command(after_help = "Examples:\n  \
+        podrail explain --pod default/job-0\n  \
+        podrail explain --id slurm-17 -o json\n\n\
+        The ceiling is what the links next to the GPUs carry in one direction. With n GPUs on two\n\
+        nodes, the busbw of an all-reduce may exceed it up to 2(n-1)/n times (trees).")]
+    Explain(ExplainArgs),
+    /// Run the node agent: slots for the kubelet, CNI chain, health, garbage, metrics
+    #[command(after_help = "Examples:\n  \
+        podrail agent\n  \
+        podrail agent --config /etc/podrail/config.yaml --plugin /usr/libexec/podrail-cni\n\n\
+        Ends cleanly on SIGTERM; running pods, slots and files stay. No pod waits for it.\n\
+        'podrail uninstall' takes the CNI chain off the node.")]
+    Agent(AgentArgs),
+    /// Take the CNI chain (and on a drained node the plugin) off this node
+    #[command(after_help = "Examples:\n  \
+        podrail uninstall\n  \
+        podrail uninstall --drained     # the plugin too: no pod with rails is left\n\n\
+        Stop the agent first: it would put the chain back.")]
+    Uninstall(UninstallArgs),
 }
 
 /// Options about the node, shared by the commands that look at it.
@@ -233,4 +253,91 @@ pub struct CheckArgs {
     /// How to print.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Options of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Options about the node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Where the state is kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// The pod
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        required_unless_present = "id",
+        conflicts_with = "id"
+    )]
+    pub pod: Option<String>,
+    /// The sandbox or job, as 'podrail status' lists it
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Where the CNI plugin and its chained configuration go.
+#[derive(Debug, Args)]
+pub struct ChainArgs {
+    /// The runtime's directory of CNI programs
+    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    pub cni_bin: PathBuf,
+    /// The runtime's directory of CNI configurations
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    pub cni_conf: PathBuf,
+}
+
+/// Options of `agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// Options about the node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Where the state is kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Where the plugin goes.
+    #[command(flatten)]
+    pub chain: ChainArgs,
+    /// The podrail-cni to install; without it the one beside this program
+    #[arg(long, value_name = "FILE")]
+    pub plugin: Option<PathBuf>,
+    /// Leave the CNI plugin and its configuration to somebody else
+    #[arg(long, conflicts_with = "plugin")]
+    pub no_install: bool,
+    /// The kubelet's directory for device plugins
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/lib/kubelet/device-plugins"
+    )]
+    pub device_plugins: PathBuf,
+    /// Socket of the kubelet's PodResources
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    )]
+    pub pod_resources: PathBuf,
+    /// Where the container runtime looks for CDI files
+    #[arg(long, value_name = "DIR", default_value = "/var/run/cdi")]
+    pub cdi: PathBuf,
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9808")]
+    pub listen: SocketAddr,
+}
+
+/// Options of `uninstall`.
+#[derive(Debug, Args)]
+pub struct UninstallArgs {
+    /// Where the plugin is.
+    #[command(flatten)]
+    pub chain: ChainArgs,
+    /// No pod with rails is left on this node: remove the plugin too
+    #[arg(long)]
+    pub drained: bool,
 }

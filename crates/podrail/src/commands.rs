@@ -1,8 +1,10 @@
 //! The commands: each reads arguments, asks the edges, prints.
 
+mod agent;
 mod attach;
 mod check;
 mod detach;
+mod explain;
 mod status;
 mod topo;
 
@@ -23,6 +25,9 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Status(args) => status::run(args),
         Command::Map(args) => check::map(args),
         Command::Check(args) => check::check(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Uninstall(args) => agent::uninstall(args),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a command can fail with: one exit code and one next step for each.
 
+use podrail_agent::AgentError;
+use podrail_agent::install::InstallError;
 use podrail_attach::{AttachError, Problem};
 use podrail_core::attachment::DecideError;
 use podrail_core::binding::BindError;
@@ -91,6 +93,18 @@ pub enum Failure {
     /// The node, its state file or its kernel.
     #[error(transparent)]
     Node(Box<NodeError>),
+    /// A pod or sandbox that has no rails here.
+    #[error("{asked} has no rails on this node")]
+    NothingHeld {
+        /// As given.
+        asked: String,
+    },
+    /// The agent cannot run.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The CNI chain cannot be taken away.
+    #[error(transparent)]
+    Install(#[from] InstallError),
     /// Limits of this process cannot be read.
     #[error("cannot read the limits of this process")]
     Limits(#[source] nix::errno::Errno),
@@ -124,13 +138,17 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Check => Exit::Check,
-            Self::Id(_) | Self::GpuName(_) | Self::Gpu(_) | Self::NetnsPath { .. } => Exit::Usage,
+            Self::Id(_)
+            | Self::GpuName(_)
+            | Self::Gpu(_)
+            | Self::NetnsPath { .. }
+            | Self::NothingHeld { .. } => Exit::Usage,
             Self::ConfigRead { .. }
             | Self::ConfigSyntax { .. }
             | Self::ConfigFaults { .. }
             | Self::NoPool { .. } => Exit::Config,
             Self::Node(error) => node_exit(error),
-            Self::Limits(_) | Self::Output(_) => Exit::Kernel,
+            Self::Agent(_) | Self::Install(_) | Self::Limits(_) | Self::Output(_) => Exit::Kernel,
         }
     }
 
@@ -151,6 +169,9 @@ impl Failure {
             }
             Self::NetnsPath { .. } => "give another path, such as /proc/<pid>/ns/net",
             Self::Node(error) => return error.hint(),
+            Self::NothingHeld { .. } => "see 'podrail status' for who holds rails",
+            Self::Agent(error) => error.hint(),
+            Self::Install(error) => error.hint(),
             Self::Limits(_) => "is /proc mounted here?",
         };
         Some(text.to_owned())

@@ -1,3 +1,5 @@
+//! The protocol as runtimes speak it.
+
 use super::*;
 use std::collections::BTreeMap;
 

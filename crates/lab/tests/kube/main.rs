@@ -1,0 +1,13 @@
+//! The product in a cluster's node: real containerd and runc, a stand-in kubelet, the real kernel.
+//!
+//! Judges are the pods themselves, `ip -j`, sysfs and the post's own script. Without the lab's
+//! assets these tests are skipped, and fail in CI.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: a panic is the failure"
+)]
+
+mod pods;
+mod support;
