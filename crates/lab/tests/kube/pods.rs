@@ -1,11 +1,16 @@
 //! Pods of the post's shape.
 
-use crate::support::{node, ok};
+use crate::support::{node, ok, run_all};
+use podrail_lab::Lab;
 use podrail_lab::kube::Pod;
 
 #[test]
-fn two_jobs_on_one_node() {
+fn pods_have_the_rails_next_to_their_gpus() {
     let Some(lab) = node("B4.8") else { return };
+    run_all(&lab, &[("two_jobs_on_one_node", two_jobs_on_one_node)]);
+}
+
+fn two_jobs_on_one_node(lab: &Lab) {
     let kube = lab.kube();
     kube.apply(&Pod::sleeping(kube, "first", &[2, 3, 4, 5], 8))
         .unwrap();
