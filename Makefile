@@ -5,9 +5,14 @@ SHELL := /bin/bash
 
 PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/debug
 
+# make demo GPUS=0,3,5,6: another split of the GPUs between the two jobs.
+GPUS := 2,3,4,5
 demo: setup-lab
-	@PODRAIL_BIN_PODRAIL=$(PROGRAMS)/podrail PODRAIL_BIN_PODRAIL_LAB_AGENT=$(PROGRAMS)/podrail-lab-agent \
-		$(PROGRAMS)/xtask demo
+	@PODRAIL_BIN_PODRAIL=$(PROGRAMS)/podrail PODRAIL_BIN_PODRAIL_CNI=$(PROGRAMS)/podrail-cni \
+		PODRAIL_BIN_STANDIN_KUBELET=$(PROGRAMS)/standin-kubelet \
+		PODRAIL_BIN_STANDIN_GPU_PLUGIN=$(PROGRAMS)/standin-gpu-plugin \
+		PODRAIL_BIN_PODRAIL_LAB_AGENT=$(PROGRAMS)/podrail-lab-agent \
+		$(PROGRAMS)/xtask demo --gpus $(GPUS)
 
 test: setup
 	@scripts/test.sh

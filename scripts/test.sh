@@ -21,6 +21,9 @@ step "building programs and tests"
 cargo build --quiet --workspace --all-targets --all-features
 programs=$(cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)
 export PODRAIL_BIN_PODRAIL=$programs/podrail
+export PODRAIL_BIN_PODRAIL_CNI=$programs/podrail-cni
+export PODRAIL_BIN_STANDIN_KUBELET=$programs/standin-kubelet
+export PODRAIL_BIN_STANDIN_GPU_PLUGIN=$programs/standin-gpu-plugin
 export PODRAIL_BIN_PODRAIL_WITH_FAULTS=$programs/podrail
 export PODRAIL_BIN_PODRAIL_LAB_AGENT=$programs/podrail-lab-agent
 

@@ -20,7 +20,7 @@ enum Task {
     #[command(subcommand)]
     Lab(lab::Command),
     /// Show the main job: two jobs on one virtual node, each with the rails next to its GPUs.
-    Demo,
+    Demo(demo::Options),
     /// Measure attach and detach on a virtual node and write docs/benchmarks.md.
     Bench(bench::Options),
     /// Write the files that are generated from the program (--check: compare only).
@@ -34,7 +34,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Lab(command) => lab::run(command),
-        Task::Demo => demo::run(),
+        Task::Demo(options) => demo::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Gen(options) => generate::run(&options),
         Task::Traces(options) => traces::run(&options),

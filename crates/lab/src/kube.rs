@@ -221,6 +221,14 @@ impl<'a> Kube<'a> {
         Ok(command.run_ok()?.text())
     }
 
+    /// Runs a bash script on the node, which must succeed.
+    ///
+    /// # Errors
+    /// Its own words.
+    pub fn sh(self, script: &str) -> Result<String, LabError> {
+        Ok(self.lab.sh(script)?.text())
+    }
+
     /// Starts a program that outlives the command, with its log in `/run/log`.
     fn background(self, name: &str, words: &str) -> Result<(), LabError> {
         let environment = ENVIRONMENT
