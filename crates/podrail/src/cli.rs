@@ -327,7 +327,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "DIR", default_value = "/var/run/cdi")]
     pub cdi: PathBuf,
     /// Where /metrics, /healthz and /readyz are served
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9808")]
+    #[arg(long, value_name = "ADDRESS", default_value_t = podrail_agent::http::DEFAULT_LISTEN)]
     pub listen: SocketAddr,
 }
 
