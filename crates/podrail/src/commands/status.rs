@@ -21,6 +21,7 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), Failure> {
         Format::Text => {
             let headers = [
                 "SANDBOX",
+                "POD",
                 "STATE",
                 "GPUS",
                 "RAILS",
@@ -49,8 +50,10 @@ fn row(shown: &Shown) -> Vec<String> {
         .iter()
         .flat_map(|rail| rail.addresses.iter().map(|net| net.addr().to_string()))
         .collect();
+    let pod = shown.pod.as_ref().map(ToString::to_string);
     vec![
-        shown.sandbox.to_string(),
+        short(shown),
+        pod.unwrap_or_else(|| "-".into()),
         shown.state.clone(),
         list(
             shown
@@ -65,6 +68,16 @@ fn row(shown: &Shown) -> Vec<String> {
         few(&addresses),
         shown.netns.display().to_string(),
     ]
+}
+
+/// A runtime's ids are known by their first 13 characters; `-o json` has the whole. Ids of jobs are
+/// somebody's own words, and what `podrail detach` wants.
+fn short(shown: &Shown) -> String {
+    let id = shown.sandbox.as_str();
+    match shown.pod {
+        Some(_) => id.chars().take(13).collect(),
+        None => id.to_owned(),
+    }
 }
 
 /// `0-3,12-15` of an ascending list.
