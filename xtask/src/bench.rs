@@ -12,6 +12,7 @@ mod samples;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use clap::Args;
+use podrail_lab::testing::CONFIG;
 use podrail_lab::{Lab, LabError, Shape, Stream};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -28,14 +29,6 @@ const SIZES: [u32; 4] = [1, 4, 8, 16];
 const LIMIT: Duration = Duration::from_secs(1800);
 
 const SCRIPT: &str = include_str!("bench/guest.sh");
-
-const CONFIG: &str = "\
-gpus: { generic: true }
-pool:
-  name: rails
-  subnets: [10.239.255.0/24]
-  blockSize: 32
-";
 
 /// Links, addresses, rules, routes and sysctls of the pod, by iproute2 and `/proc/sys`. Interface
 /// numbers and the node's order of lines differ from one attachment to the next.

@@ -1,21 +1,12 @@
 //! A node with the product on it, pods, and pictures of the kernel's state taken by `ip -j`.
 
-use podrail_lab::testing::lab_with_or_skip;
+pub(crate) use podrail_lab::testing::CONFIG;
+use podrail_lab::testing::{ENVIRONMENT, lab_with_or_skip};
 use podrail_lab::{Builder, Lab, Output};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-
-/// The configuration of the tests: a block of 32, and both front-end NICs out: one carries the
-/// default route, the other the node's address (see [`Node::podrail`]).
-pub(crate) const CONFIG: &str = "\
-gpus: { generic: true }
-pool:
-  name: rails
-  subnets: [10.239.255.0/24]
-  blockSize: 32
-";
 
 /// A virtual node with the product in `/usr/bin` and its configuration in place.
 pub(crate) struct Node {
@@ -53,10 +44,8 @@ impl Node {
     /// Runs the product with further environment.
     pub(crate) fn podrail_with(&self, words: &str, env: &[(&str, &str)]) -> Output {
         let argv = std::iter::once("podrail").chain(words.split_whitespace());
-        let node = self.lab.cmd(argv).env("PODRAIL_ROOT", "/lab/root");
-        let node = node.env("PODRAIL_NODE_ADDRESS", "10.140.67.66");
-        env.iter()
-            .fold(node, |cmd, (key, value)| cmd.env(key, value))
+        let env = ENVIRONMENT.iter().chain(env);
+        env.fold(self.lab.cmd(argv), |cmd, (key, value)| cmd.env(key, value))
             .run()
             .unwrap()
     }
