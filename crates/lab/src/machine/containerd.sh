@@ -24,6 +24,8 @@ start() {
     touch $LOG
     FROM=$(($(stat -c %s $LOG) + 1))
     rm -f $SOCKET
+    # Nodes for RDMA have LimitMEMLOCK=infinity in containerd's service.
+    ulimit -l unlimited
     setsid containerd >>$LOG 2>&1 </dev/null &
     echo $! >$PIDFILE
     SECONDS=0
