@@ -19,6 +19,18 @@ pub const PROGRAMS: [(&str, &str); 4] = [
 /// How long a pod may take to come or go under emulation.
 const POD: Duration = Duration::from_secs(120);
 
+/// A bash function: gives the ids of a program's processes to a command. They are found by their
+/// first argument, since a process's own name is cut to 15 characters and says nothing of `exec -a`.
+const NAMED: &str = r#"named() {
+    local name=$1 first dir
+    shift
+    for dir in /proc/[0-9]*; do
+        first=
+        { read -r -d '' first <$dir/cmdline; } 2>/dev/null || true
+        [ "$first" != "$name" ] || "$@" ${dir#/proc/} || true
+    done
+}"#;
+
 /// The node's Kubernetes side. Starts nothing by itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Kube<'a> {
@@ -99,17 +111,24 @@ impl<'a> Kube<'a> {
         self.background("podrail-agent", "exec -a podrail-agent podrail agent")
     }
 
+    /// Starts the agent by a program that takes rights away, `setpriv ...`.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub fn start_agent_under(self, wrapper: &str) -> Result<(), LabError> {
+        let words = format!("exec {wrapper} bash -c \"exec -a podrail-agent podrail agent\"");
+        self.background("podrail-agent", &words)
+    }
+
     /// Kills a program at once, by its name.
     ///
     /// # Errors
     /// It does not go.
     pub fn kill(self, program: &str) -> Result<(), LabError> {
-        // By command line: a process's own name is cut to 15 characters.
-        let script = format!("pkill -9 -f '^{program}( |$)' || true");
-        self.lab.sh(&script)?;
+        self.lab.sh(&format!("{NAMED}; named {program} kill -9"))?;
         self.until(
             &format!("{program} is gone"),
-            &format!("! pgrep -f '^{program}( |$)' >/dev/null"),
+            &format!("{NAMED}; [ -z \"$(named {program} echo)\" ]"),
         )
     }
 

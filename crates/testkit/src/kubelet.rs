@@ -14,6 +14,7 @@ use crate::worker;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What a wait is for.
@@ -39,6 +40,8 @@ pub struct NodeStatus {
     pub resources: BTreeMap<String, Amount>,
     /// What is not ready in the runtime; empty when all is.
     pub unready: Vec<String>,
+    /// Calls of PodResources since the start, refused ones too.
+    pub pod_resources_calls: u64,
 }
 
 /// A running stand-in. Dropped or stopped, it ends as a killed kubelet does: pods stay.
@@ -203,7 +206,12 @@ impl Kubelet {
     pub async fn node(&self) -> Result<NodeStatus> {
         let resources = self.shared.look(|state| state.books.amounts());
         let unready = self.shared.runtime.unready().await?;
-        Ok(NodeStatus { resources, unready })
+        let calls = &self.shared.pod_resources_calls;
+        Ok(NodeStatus {
+            resources,
+            unready,
+            pod_resources_calls: calls.load(Ordering::Relaxed),
+        })
     }
 
     /// Turns a knob.

@@ -11,6 +11,7 @@ use podrail_kubelet::proto::podresources::{
     ContainerDevices, ContainerResources, GetPodResourcesRequest, GetPodResourcesResponse,
     ListPodResourcesRequest, ListPodResourcesResponse, NumaNode, PodResources, TopologyInfo,
 };
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
@@ -72,6 +73,9 @@ impl Limit {
 impl Lister {
     /// What every call goes through first.
     async fn enter(&self) -> Result<Knobs, Status> {
+        self.shared
+            .pod_resources_calls
+            .fetch_add(1, Ordering::Relaxed);
         let knobs = self.shared.look(|state| state.knobs.clone());
         if knobs.rate_limit {
             let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,6 +11,7 @@ use crate::status::{Event, Verdict, Waiting};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::runtime::Handle;
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// The kubelet admits one pod at a time; its dice.
     pub(crate) admission: tokio::sync::Mutex<fastrand::Rng>,
+    /// Calls of PodResources since the start, refused ones too.
+    pub(crate) pod_resources_calls: AtomicU64,
     state: Mutex<State>,
     changes: watch::Sender<u64>,
     /// Its own threads of execution, which end with it as a killed process does.
@@ -105,6 +108,7 @@ impl Shared {
     ) -> Self {
         Self {
             admission: tokio::sync::Mutex::new(fastrand::Rng::with_seed(settings.seed)),
+            pod_resources_calls: AtomicU64::new(0),
             settings,
             runtime,
             state: Mutex::new(state),
@@ -140,7 +144,7 @@ impl Shared {
 
     pub(crate) fn note(&self, text: &str) {
         if self.settings.verbose {
-            eprintln!("standin-kubelet: {text}");
+            eprintln!("{:.3} standin-kubelet: {text}", seconds_now());
         }
     }
 
