@@ -1,10 +1,10 @@
 //! ADD: the pod's GPUs are known now, so its slots become rails.
 
 use crate::failure::{from_node, with_holders};
-use crate::kubelet;
+use crate::kubelet::{self, Waits};
 use crate::protocol::{Call, CniError, Code, NetConf, Settings as Places};
 use crate::wish::{self, PodWants};
-use crate::{Answer, Test, has_state, may_have_rails};
+use crate::{Answer, Test, may_have_rails};
 use podrail_core::attachment::{Means, PodWish, decide_pod};
 use podrail_core::ids::{SandboxId, SlotId};
 use podrail_core::ipam::Pool;
@@ -52,31 +52,36 @@ fn result(conf: &NetConf) -> String {
 
 fn serve(call: &Call, conf: &NetConf, pod: &PodRef) -> Result<Vec<String>, CniError> {
     let state = conf.state();
-    if !has_state(&state)? {
-        return Ok(vec![]);
-    }
     let read = Store::open_read_only(&state).map_err(|error| from_node(&error.into()))?;
     // Slots are given out by the agent, which keeps its configuration before.
     let Some(setup) = read.setup() else {
-        return Ok(vec![]);
+        return without_setup(conf, &state, pod);
     };
     let settings = settings(setup)?;
     let places = conf.settings()?;
     let boot = podrail_node::boot_id().map_err(|error| from_node(&error))?;
-    let waiting = waiting(&read, &boot);
+    let until = Deadline::default();
+    let waits = Waits {
+        slots: waiting(&read, &boot),
+        bound: read
+            .pods()
+            .iter()
+            .map(|known| known.pod.uid.clone())
+            .collect(),
+    };
     let resource = &settings.config.resource;
-    let Some(told) = kubelet::ask(&places, &pod.uid, resource, &waiting)? else {
+    let Some(told) = kubelet::ask(&places, &pod.uid, resource, &waits, until)? else {
         return Ok(vec![]);
     };
     let topology = topology(&read, &boot, setup, &settings).map_err(|error| from_node(&error))?;
     let (counted, root) = ((resource, read.slots()), Path::new(&setup.root));
-    let wants = wish::of(&told, pod, counted, &waiting, (root, &topology))?;
+    let wants = wish::of(&told, pod, counted, &waits.slots, (root, &topology))?;
     if wants.parts.is_empty() {
         return Ok(vec![]);
     }
     let networks = wish::networks(conf.networks()?.as_deref(), pod, &settings, &topology)?;
     let job = Job::new(call, pod, places, (settings, topology), networks)?;
-    job.carry_out(wants)
+    job.carry_out(wants, until)
 }
 
 fn settings(setup: &Setup) -> Result<Settings, CniError> {
@@ -92,6 +97,20 @@ fn settings(setup: &Setup) -> Result<Settings, CniError> {
     let document = serde_json::from_str(&setup.document).map_err(|error| bad(error.to_string()))?;
     Settings::from_document(document, &setup.node_addresses)
         .map_err(|faults| bad(faults.to_string()))
+}
+
+/// Markers say that slots were given out, and the state file does not tell as what: it is gone or
+/// new. Only a pod that has slots by the kubelet's own file is stopped.
+fn without_setup(conf: &NetConf, state: &Path, pod: &PodRef) -> Result<Vec<String>, CniError> {
+    let places = conf.lenient_settings();
+    if !kubelet::seems_to_have_slots(&places, &pod.uid) {
+        return Ok(vec![]);
+    }
+    let message = format!("{} holds no configuration of the agent", state.display());
+    Err(CniError::new(Code::State, message).details(
+        "because: the state file is gone or new, and this pod has slots\n\
+         hint: start the agent: it writes its configuration",
+    ))
 }
 
 /// Slots that wait: those that were bound before a power cut do so again.
@@ -163,9 +182,8 @@ impl Job {
     }
 
     /// Attaches; if rails or addresses are short, what dead sandboxes hold is collected first.
-    fn carry_out(mut self, wants: PodWants) -> Result<Vec<String>, CniError> {
+    fn carry_out(mut self, wants: PodWants, until: Deadline) -> Result<Vec<String>, CniError> {
         self.request.gpus = self.gpus(&wants);
-        let until = Deadline::default();
         let mut notes = wants.notes.clone();
         let first = self.attach(&wants, until, &mut notes);
         let Err(error) = first else {

@@ -16,7 +16,7 @@ pub(crate) fn check(call: &Call, conf: &NetConf) -> Result<Answer, CniError> {
     if !may_have_rails(call, conf, Test::HadSome) || !has_state(&state)? {
         return Ok(Answer::default());
     }
-    let (places, sandbox) = (conf.settings()?, call.sandbox()?);
+    let (places, sandbox) = (conf.lenient_settings(), call.sandbox()?);
     let read = Store::open_read_only(&state).map_err(|error| from_node(&error.into()))?;
     let Some(binding) = read.get(&sandbox) else {
         return Ok(Answer::default());

@@ -19,7 +19,7 @@ pub(crate) fn del(call: &Call, conf: &NetConf) -> Result<Answer, CniError> {
     if !may_have_rails(call, conf, Test::HadSome) || !has_state(&state)? {
         return Ok(answer);
     }
-    let (places, sandbox) = (conf.settings()?, call.sandbox()?);
+    let (places, sandbox) = (conf.lenient_settings(), call.sandbox()?);
     let failed = |error| from_node(&error);
     let mut session = Session::open(&state, &sandbox, Deadline::default()).map_err(failed)?;
     // A namespace without a binding is none of ours: rails of others may be in it.

@@ -21,7 +21,7 @@ pub(crate) fn gc(conf: &NetConf) -> Result<Answer, CniError> {
     let (Some(valid), true) = (conf.valid_attachments()?, has_state(&state)?) else {
         return Ok(Answer::default());
     };
-    let places = conf.settings()?;
+    let places = conf.lenient_settings();
     let valid: BTreeSet<String> = valid.into_iter().map(|kept| kept.container).collect();
     let read = Store::open_read_only(&state).map_err(|error| from_node(&error.into()))?;
     let of_pods = read.list().iter().filter(|b| b.request.pod.is_some());

@@ -5,10 +5,11 @@ use crate::protocol::{CniError, Settings};
 use podrail_core::ids::{PodUid, ResourceName, SlotId};
 use podrail_core::pods::{CheckpointGrant, ListedPod};
 use podrail_kubelet::{checkpoint, podresources};
+use podrail_node::Deadline;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long the kubelet may take: it gives the whole of ADD two minutes or more.
+/// How long the kubelet may take at most, of all the time there is.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Both answers.
@@ -20,11 +21,21 @@ pub(crate) struct Told {
     pub(crate) checkpoint: Option<Vec<CheckpointGrant>>,
 }
 
+/// Who waits at this moment, as the state file has it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waits {
+    /// Slots that are allocated and not bound.
+    pub(crate) slots: BTreeSet<SlotId>,
+    /// Pods that were bound on this node at some time.
+    pub(crate) bound: BTreeSet<PodUid>,
+}
+
 /// Asks about a pod; none if it certainly has no slots.
 ///
 /// The checkpoint is looked at first, since that costs a file. It is the kubelet's own business and
-/// may have moved or grown stale, so its "no" counts only if it knows who has each slot that waits
-/// at this moment. If it cannot be asked, a "no" of the checkpoint is better than to break a pod.
+/// may have moved or grown stale, so its "no" counts only if it names a pod that has never been
+/// bound for each slot that waits at this moment: an older one may be the slot's last owner. If it
+/// cannot be asked, a "no" of the checkpoint is better than to break a pod.
 ///
 /// # Errors
 /// The kubelet does not answer; always worth another try.
@@ -32,20 +43,31 @@ pub(crate) fn ask(
     settings: &Settings,
     uid: &PodUid,
     resource: &ResourceName,
-    waiting: &BTreeSet<SlotId>,
+    waits: &Waits,
+    until: Deadline,
 ) -> Result<Option<Told>, CniError> {
     let checkpoint = checkpoint::read(&settings.checkpoint).ok();
     let without = checkpoint
         .as_ref()
         .is_some_and(|grants| !has_slots(grants, uid, resource));
-    if without && knows_all(checkpoint.as_deref().unwrap_or_default(), resource, waiting) {
+    if without && knows_all(checkpoint.as_deref().unwrap_or_default(), resource, waits) {
         return Ok(None);
     }
-    match podresources::blocking::list(&settings.pod_resources, Instant::now() + PATIENCE) {
+    let patience = until.left().min(PATIENCE);
+    match podresources::blocking::list(&settings.pod_resources, Instant::now() + patience) {
         Ok(listed) => Ok(Some(Told { listed, checkpoint })),
         Err(_) if without => Ok(None),
         Err(error) => Err(from_kubelet(&error)),
     }
+}
+
+/// Whether the checkpoint gives a pod devices with names of slots, of whatever resource.
+pub(crate) fn seems_to_have_slots(settings: &Settings, uid: &PodUid) -> bool {
+    let grants = checkpoint::read(&settings.checkpoint).unwrap_or_default();
+    let is_slot = |id: &String| SlotId::parse(id).is_ok();
+    grants
+        .iter()
+        .any(|entry| entry.pod_uid == uid.as_str() && entry.grant.ids.iter().any(is_slot))
 }
 
 fn has_slots(grants: &[CheckpointGrant], uid: &PodUid, resource: &ResourceName) -> bool {
@@ -54,22 +76,19 @@ fn has_slots(grants: &[CheckpointGrant], uid: &PodUid, resource: &ResourceName) 
         .any(|entry| entry.pod_uid == uid.as_str() && entry.grant.resource == resource.as_str())
 }
 
-/// Whether slots wait, and each of them has an owner in the checkpoint.
-fn knows_all(
-    grants: &[CheckpointGrant],
-    resource: &ResourceName,
-    waiting: &BTreeSet<SlotId>,
-) -> bool {
-    let ours = grants
+/// Whether slots wait, and the checkpoint gives each of them to a pod that has never been bound.
+fn knows_all(grants: &[CheckpointGrant], resource: &ResourceName, waits: &Waits) -> bool {
+    let fresh = |entry: &&CheckpointGrant| {
+        let bound = waits.bound.iter().any(|uid| uid.as_str() == entry.pod_uid);
+        entry.grant.resource == resource.as_str() && !bound
+    };
+    let known: BTreeSet<&str> = grants
         .iter()
-        .filter(|entry| entry.grant.resource == resource.as_str());
-    let known: BTreeSet<&str> = ours
+        .filter(fresh)
         .flat_map(|entry| entry.grant.ids.iter().map(String::as_str))
         .collect();
-    !waiting.is_empty()
-        && waiting
-            .iter()
-            .all(|slot| known.contains(slot.to_string().as_str()))
+    let is_known = |slot: &SlotId| known.contains(slot.to_string().as_str());
+    !waits.slots.is_empty() && waits.slots.iter().all(is_known)
 }
 
 #[cfg(test)]
@@ -95,14 +114,21 @@ mod tests {
             grant("a", "podrail.io/rail", &["slot-00", "slot-01"]),
             grant("b", "nvidia.com/gpu", &["slot-02"]),
         ];
-        let knows = |slots: &[u16]| {
-            let waiting = slots.iter().copied().map(SlotId).collect();
-            knows_all(&grants, &resource, &waiting)
+        let uid = |text: &str| PodUid::parse(text).unwrap();
+        let knows = |slots: &[u16], bound: &[&str]| {
+            let waits = Waits {
+                slots: slots.iter().copied().map(SlotId).collect(),
+                bound: bound.iter().map(|text| uid(text)).collect(),
+            };
+            knows_all(&grants, &resource, &waits)
         };
-        assert!(knows(&[0, 1]));
-        assert!(!knows(&[0, 2]), "slot-02 is of another resource");
-        assert!(!knows(&[]), "nothing shows that the checkpoint is fresh");
-        let uid = |text| PodUid::parse(text).unwrap();
+        assert!(knows(&[0, 1], &["b"]));
+        assert!(!knows(&[0, 2], &[]), "slot-02 is of another resource");
+        assert!(
+            !knows(&[], &[]),
+            "nothing shows that the checkpoint is fresh"
+        );
+        assert!(!knows(&[0, 1], &["a"]), "a may be the last owner");
         assert!(has_slots(&grants, &uid("a"), &resource));
         assert!(!has_slots(&grants, &uid("b"), &resource));
     }

@@ -38,20 +38,23 @@ pub struct Answer {
 /// # Errors
 /// In the form that the runtime expects.
 pub fn run(call: &Call, input: &[u8]) -> Result<Answer, (CniError, String)> {
-    if call.command == Command::Version {
-        return Ok(Answer {
-            result: protocol::version_answer(),
-            notes: vec![],
-        });
+    match call.command {
+        Command::Version => {
+            return Ok(Answer {
+                result: protocol::version_answer(),
+                notes: vec![],
+            });
+        }
+        // A failing STATUS makes the whole node NotReady; what rails lack shows as unhealthy slots.
+        Command::Status => return Ok(Answer::default()),
+        Command::Add | Command::Del | Command::Check | Command::Gc => {}
     }
     let conf = protocol::parse(input).map_err(|error| (error, protocol::NEWEST.to_owned()))?;
     let served = match call.command {
         Command::Add => add::add(call, &conf),
         Command::Del => del::del(call, &conf),
         Command::Check => check::check(call, &conf),
-        Command::Gc => gc::gc(&conf),
-        // A failing STATUS makes the whole node NotReady; what rails lack shows as unhealthy slots.
-        Command::Status | Command::Version => Ok(Answer::default()),
+        Command::Gc | Command::Status | Command::Version => gc::gc(&conf),
     };
     served.map_err(|error| (error, conf.version().to_owned()))
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::{from_networks, from_pods};
 use crate::kubelet::Told;
-use crate::protocol::CniError;
+use crate::protocol::{CniError, Code};
 use podrail_core::attachment::Part;
 use podrail_core::binding::Demand;
 use podrail_core::gpus::devices::{self, GrantedGpus, MigParents};
@@ -49,12 +49,44 @@ pub(crate) fn of(
     let own = admitted
         .own(pod, &gpus)
         .map_err(|error| from_pods(&error))?;
+    if own.parts.is_empty() {
+        refuse_unclear(told, pod, resource, waiting)?;
+    }
     notes.extend(own.notes.iter().map(ToString::to_string));
     Ok(PodWants {
         others: admitted.others(&own, waiting, &gpus),
         parts: own.parts,
         notes,
     })
+}
+
+/// A listed pod of this name has slots that wait, and the checkpoint gives them to another pod: the
+/// kubelet writes an older checkpoint over a newer one at times (it takes the content under a lock
+/// and writes it without).
+fn refuse_unclear(
+    told: &Told,
+    pod: &PodRef,
+    resource: &ResourceName,
+    waiting: &BTreeSet<SlotId>,
+) -> Result<(), CniError> {
+    let named = told.listed.iter().filter(|listed| {
+        listed.namespace == pod.namespace.as_str() && listed.name == pod.name.as_str()
+    });
+    let mut slots = named
+        .flat_map(|listed| &listed.devices)
+        .filter(|grant| grant.resource == resource.as_str())
+        .flat_map(|grant| &grant.ids)
+        .filter_map(|id| SlotId::parse(id).ok());
+    match slots.find(|slot| waiting.contains(slot)) {
+        None => Ok(()),
+        Some(slot) => {
+            let message = format!("it is not clear yet whether {slot} is of this pod {pod}");
+            Err(CniError::new(Code::TryAgain, message).details(
+                "because: the kubelet's list and its checkpoint do not agree\n\
+                 hint: the kubelet tries again by itself",
+            ))
+        }
+    }
 }
 
 /// Whose the MIG devices are, if there are any: only then is the driver asked.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// What all waiting for one sandbox may take: below the two minutes that a kubelet gives it
-    /// (`--runtime-request-timeout`), with room for the work itself.
+    /// What all waiting for one sandbox may take: below the four minutes that a kubelet gives it
+    /// (twice `--runtime-request-timeout`), with room for the work itself.
     pub const PATIENCE: Duration = Duration::from_secs(90);
 
     /// So much time from now on.

@@ -135,6 +135,19 @@ impl NetConf {
         Ok(settings)
     }
 
+    /// Where things are, for what must work whatever the configuration has come to: CRI-O ends a
+    /// pod with the one that it was started with. What is not understood has its default.
+    #[must_use]
+    pub fn lenient_settings(&self) -> Settings {
+        let default = Settings::default();
+        Settings {
+            state: self.path("state").unwrap_or(default.state),
+            pod_resources: self.path("podResources").unwrap_or(default.pod_resources),
+            checkpoint: self.path("checkpoint").unwrap_or(default.checkpoint),
+            cdi: self.path("cdi").unwrap_or(default.cdi),
+        }
+    }
+
     /// The state file alone, for the cheap test; the default if the field is odd.
     #[must_use]
     pub fn state(&self) -> PathBuf {

@@ -140,12 +140,12 @@ impl PodArgs {
         PodUid::parse(self.uid.as_deref()?).ok()
     }
 
-    /// The pod; none if the runtime does not speak of pods at all.
+    /// The pod; none if the runtime does not speak of Kubernetes' pods: podman sets a name alone.
     ///
     /// # Errors
     /// Some of it is missing or malformed.
     pub fn pod(&self) -> Result<Option<PodRef>, CniError> {
-        if *self == Self::default() {
+        if self.uid.is_none() && self.namespace.is_none() {
             return Ok(None);
         }
         fn part<T, E: std::fmt::Display>(

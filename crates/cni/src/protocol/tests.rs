@@ -44,6 +44,8 @@ fn a_gone_namespace_is_none_and_a_runtime_without_pods_is_no_error() {
     assert_eq!(call.netns, None);
     assert_eq!(call.args.pod(), Ok(None));
     assert_eq!(call.args.uid(), None);
+    let podman = self::call(&[("CNI_COMMAND", "ADD"), ("CNI_ARGS", "K8S_POD_NAME=web")]).unwrap();
+    assert_eq!(podman.args.pod(), Ok(None));
     let error = call.required_netns().unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
@@ -113,6 +115,12 @@ fn settings_have_defaults_and_no_field_is_dropped() {
     let settings = other.settings().unwrap();
     assert_eq!(settings.state, other.state());
     assert_eq!(settings.cdi.to_str(), Some("/c"));
+    let odd = conf(r#"{"cniVersion":"1.0.0","cdi":"/c","state":7,"later":true}"#);
+    let lenient = odd.lenient_settings();
+    assert_eq!(
+        (lenient.cdi.to_str(), lenient.state),
+        (Some("/c"), Settings::default().state)
+    );
     let message = |text: &str| conf(text).settings().unwrap_err().message;
     assert_eq!(
         message(r#"{"cniVersion":"1.0.0","sate":"/x"}"#),
