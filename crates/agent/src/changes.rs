@@ -1,29 +1,53 @@
-//! Waits for something to happen to the devices of the node.
+//! Waits for something to happen to the devices of the node, or to what pods hold of them.
 
+use inotify::{EventStream, Inotify, WatchMask};
 use podrail_netlink::{Event, Events, Link, NetlinkError};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_stream::StreamExt;
 
 /// How long nothing must happen until it is looked at. A NIC that comes makes dozens of events.
 const QUIET: Duration = Duration::from_millis(200);
 /// A node on which something happens all the time is looked at so often all the same.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The kernel's two sources. One that fails is opened again at the next wait; until then the clock
-/// is all there is.
-#[derive(Debug, Default)]
+/// Holds one event and the longest file name.
+type Written = EventStream<[u8; 1024]>;
+
+/// The kernel's two sources, and writes to the state file, which plugins make. One that fails is
+/// opened again at the next wait; until then the clock is all there is.
+#[derive(Debug)]
 pub(crate) struct Changes {
+    state: PathBuf,
+    written: Option<Written>,
     links: Option<AsyncFd<Events>>,
     devices: Option<AsyncFd<Events>>,
     failed: bool,
 }
 
 impl Changes {
+    /// Nothing is listened to yet.
+    pub(crate) fn new(state: &Path) -> Self {
+        Self {
+            state: state.to_owned(),
+            written: None,
+            links: None,
+            devices: None,
+            failed: false,
+        }
+    }
+
     /// Opens what is not open. To be done before looking, so that nothing is missed.
     pub(crate) fn listen(&mut self) {
         let before = self.failed;
         self.failed = false;
+        if self.written.is_none() {
+            // Before the first look there may be no directory.
+            self.written = writes(&self.state).ok();
+        }
         for (place, open) in [
             (
                 &mut self.links,
@@ -63,6 +87,7 @@ impl Changes {
             let changed = tokio::select! {
                 changed = next(&mut self.links) => changed,
                 changed = next(&mut self.devices) => changed,
+                changed = next_write(&mut self.written, &self.state) => changed,
             };
             if changed {
                 return;
@@ -71,12 +96,36 @@ impl Changes {
     }
 }
 
+/// Reading the state file modifies nothing, nor does a transaction that changes nothing.
+fn writes(state: &Path) -> io::Result<Written> {
+    let inotify = Inotify::init()?;
+    let parent = state.parent().unwrap_or(Path::new("/"));
+    inotify.watches().add(parent, WatchMask::MODIFY)?;
+    inotify.into_event_stream([0; 1024])
+}
+
+/// Whether what was written is the state file: it or its log, `state.db-wal`.
+async fn next_write(source: &mut Option<Written>, state: &Path) -> bool {
+    let Some(written) = source else {
+        return std::future::pending().await;
+    };
+    let Some(Ok(event)) = written.next().await else {
+        *source = None;
+        return true;
+    };
+    let (Some(name), Some(file)) = (event.name, state.file_name()) else {
+        return false;
+    };
+    let (name, file) = (name.into_encoded_bytes(), file.as_encoded_bytes());
+    name.starts_with(file)
+}
+
 #[expect(
     deprecated,
     reason = "its successor is unsafe for types that may close their descriptor early; this one \
               keeps it until it is dropped"
 )]
-fn watched(events: Events) -> std::io::Result<AsyncFd<Events>> {
+fn watched(events: Events) -> io::Result<AsyncFd<Events>> {
     AsyncFd::new(events)
 }
 

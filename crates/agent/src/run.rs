@@ -118,7 +118,7 @@ async fn tell_the_world(context: Context) {
 
 /// Looks at the node whenever something happens to it, and every minute.
 async fn keep_looking(context: Context, looks: watch::Sender<Option<Look>>) {
-    let mut changes = Changes::default();
+    let mut changes = Changes::new(&context.options.paths.state);
     let first = context.blocking(remembered).await.flatten();
     let mut publish = |look: Look| {
         looks.send_if_modified(|before| {
