@@ -52,6 +52,7 @@ pub(crate) fn serve(shared: &Arc<Shared>) -> Result<()> {
     let settings = &shared.settings;
     let directory = settings.plugins_directory();
     let registrations = sockets::listen(&directory.join("kubelet.sock"))?;
+    shared.note("takes registrations");
     shared.spawn(plugins::serve(registrations, directory, Arc::clone(shared)));
     let listener = sockets::listen(&settings.pod_resources_socket())?;
     shared.spawn(podresources::serve(listener, Arc::clone(shared)));

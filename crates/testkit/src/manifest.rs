@@ -93,6 +93,9 @@ pub struct PodSpec {
     /// No network of its own.
     #[serde(default)]
     pub host_network: bool,
+    /// Sees the node's processes.
+    #[serde(default, rename = "hostPID")]
+    pub host_pid: bool,
     /// For all but sidecars.
     #[serde(default)]
     pub restart_policy: RestartPolicy,
@@ -172,9 +175,28 @@ pub struct SecurityContext {
     /// Everything allowed.
     #[serde(default)]
     pub privileged: bool,
+    /// Nothing can be written but in volumes.
+    #[serde(default)]
+    pub read_only_root_filesystem: bool,
+    /// Absent means true, as in Kubernetes.
+    #[serde(default)]
+    pub allow_privilege_escalation: Option<bool>,
+    /// Which system calls; none means all, as in the kubelet.
+    #[serde(default)]
+    pub seccomp_profile: Option<Seccomp>,
     /// More or fewer capabilities than the runtime's default.
     #[serde(default)]
     pub capabilities: Capabilities,
+}
+
+/// Which system calls a container may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Seccomp {
+    /// Those that the runtime thinks harmless.
+    RuntimeDefault,
+    /// All.
+    Unconfined,
 }
 
 /// Names without `CAP_`.
@@ -199,6 +221,21 @@ pub struct VolumeMount {
     /// Not writable.
     #[serde(default)]
     pub read_only: bool,
+    /// Which mounts made later are seen on the other side.
+    #[serde(default)]
+    pub mount_propagation: Propagation,
+}
+
+/// Which mounts made later are seen on the other side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    /// None.
+    #[default]
+    None,
+    /// The container sees the node's.
+    HostToContainer,
+    /// Both see both.
+    Bidirectional,
 }
 
 /// A source of files. One without a known source is an empty folder.
@@ -220,6 +257,9 @@ pub struct Volume {
 pub struct HostPath {
     /// Absolute.
     pub path: String,
+    /// What must be there; `DirectoryOrCreate` makes it.
+    #[serde(default, rename = "type")]
+    pub kind: String,
 }
 
 /// A config map.

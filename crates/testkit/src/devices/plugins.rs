@@ -7,7 +7,7 @@ use podrail_kubelet::proto::deviceplugin::device_plugin_client::DevicePluginClie
 use podrail_kubelet::proto::deviceplugin::registration_server::{Registration, RegistrationServer};
 use podrail_kubelet::proto::deviceplugin::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse,
-    ContainerPreferredAllocationRequest, DevicePluginOptions, Empty, ListAndWatchResponse,
+    ContainerPreferredAllocationRequest, Device, DevicePluginOptions, Empty, ListAndWatchResponse,
     PreferredAllocationRequest, RegisterRequest,
 };
 use std::collections::BTreeMap;
@@ -258,10 +258,21 @@ async fn take_lists(
     mut lists: Streaming<ListAndWatchResponse>,
 ) {
     while let Ok(Some(list)) = lists.message().await {
+        shared.note(&said(resource, &list.devices));
         shared.with(|state| {
             if state.plugins.is_current(resource, number) {
                 state.books.update(resource, &list.devices);
             }
         });
     }
+}
+
+fn said(resource: &str, devices: &[Device]) -> String {
+    let bad = devices.iter().filter(|device| device.health != "Healthy");
+    let bad: Vec<&str> = bad.map(|device| device.id.as_str()).collect();
+    let count = devices.len();
+    format!(
+        "plugin of {resource} lists {count}, unhealthy: [{}]",
+        bad.join(" ")
+    )
 }

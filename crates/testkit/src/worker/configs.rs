@@ -3,12 +3,16 @@
 use crate::devices::Grant;
 use crate::error::{Error, Result};
 use crate::kubelet::Settings;
-use crate::manifest::{ConfigMap, ConfigMapSource, Container, Pod, Volume};
+use crate::manifest::{
+    ConfigMap, ConfigMapSource, Container, Pod, PodSpec, Propagation, Seccomp, SecurityContext,
+    Volume,
+};
+use crate::proto::cri::security_profile::ProfileType;
 use crate::proto::cri::{
     Capability, CdiDevice, ContainerConfig, ContainerMetadata, Device, DnsConfig, ImageSpec,
     Int64Value, KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption,
-    PodSandboxConfig, PodSandboxMetadata,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode,
+    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, SecurityProfile,
 };
 use crate::runtime::labels;
 use std::collections::{BTreeMap, HashMap};
@@ -75,7 +79,7 @@ pub(crate) fn sandbox(settings: &Settings, pod: &Pod, attempt: u32) -> PodSandbo
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: String::new(),
             security_context: Some(LinuxSandboxSecurityContext {
-                namespace_options: Some(namespaces(host)),
+                namespace_options: Some(namespaces(&pod.spec)),
             }),
         }),
     }
@@ -90,14 +94,14 @@ fn pod_labels(pod: &Pod) -> [(String, String); 3] {
     ]
 }
 
-fn namespaces(host_network: bool) -> NamespaceOption {
-    let network = match host_network {
-        true => NamespaceMode::Node,
-        false => NamespaceMode::Pod,
+fn namespaces(spec: &PodSpec) -> NamespaceOption {
+    let host_or = |host, else_: NamespaceMode| match host {
+        true => NamespaceMode::Node.into(),
+        false => else_.into(),
     };
     NamespaceOption {
-        network: network.into(),
-        pid: NamespaceMode::Container.into(),
+        network: host_or(spec.host_network, NamespaceMode::Pod),
+        pid: host_or(spec.host_pid, NamespaceMode::Container),
         ipc: NamespaceMode::Pod.into(),
     }
 }
@@ -188,6 +192,7 @@ fn mounts(settings: &Settings, pod: &Pod, container: &Container, grants: &[Grant
         container_path: mount.container_path.clone(),
         host_path: mount.host_path.clone(),
         readonly: mount.read_only,
+        propagation: MountPropagation::PropagationPrivate.into(),
     });
     let own = container.volume_mounts.iter().filter_map(|mount| {
         let volume = pod
@@ -199,9 +204,18 @@ fn mounts(settings: &Settings, pod: &Pod, container: &Container, grants: &[Grant
             container_path: mount.mount_path.clone(),
             host_path: volume_path(settings, pod, volume).display().to_string(),
             readonly: mount.read_only,
+            propagation: propagation(mount.mount_propagation).into(),
         })
     });
     own.chain(of_plugins).collect()
+}
+
+fn propagation(wanted: Propagation) -> MountPropagation {
+    match wanted {
+        Propagation::None => MountPropagation::PropagationPrivate,
+        Propagation::HostToContainer => MountPropagation::PropagationHostToContainer,
+        Propagation::Bidirectional => MountPropagation::PropagationBidirectional,
+    }
 }
 
 fn volume_path(settings: &Settings, pod: &Pod, volume: &Volume) -> PathBuf {
@@ -225,13 +239,24 @@ fn security(pod: &Pod, container: &Container) -> LinuxContainerSecurityContext {
             drop_capabilities: wanted.capabilities.drop.clone(),
         }),
         privileged: wanted.privileged,
-        namespace_options: Some(namespaces(pod.spec.host_network)),
+        namespace_options: Some(namespaces(&pod.spec)),
         run_as_user: wanted.run_as_user.map(|value| Int64Value { value }),
         run_as_group: None,
-        readonly_rootfs: false,
-        no_new_privs: false,
+        readonly_rootfs: wanted.read_only_root_filesystem,
+        no_new_privs: wanted.allow_privilege_escalation == Some(false),
         masked_paths: hidden(&MASKED),
         readonly_paths: hidden(&READ_ONLY),
+        seccomp: Some(seccomp(wanted)),
+    }
+}
+
+fn seccomp(wanted: &SecurityContext) -> SecurityProfile {
+    let kind = match wanted.seccomp_profile {
+        Some(Seccomp::RuntimeDefault) if !wanted.privileged => ProfileType::RuntimeDefault,
+        _ => ProfileType::Unconfined,
+    };
+    SecurityProfile {
+        profile_type: kind.into(),
     }
 }
 
@@ -244,14 +269,12 @@ pub(crate) fn make_volumes(
     pod: &Pod,
     config_maps: &BTreeMap<String, ConfigMap>,
 ) -> Result<()> {
-    for volume in pod
-        .spec
-        .volumes
-        .iter()
-        .filter(|volume| volume.host_path.is_none())
-    {
+    for volume in &pod.spec.volumes {
         let path = volume_path(settings, pod, volume);
-        std::fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
+        let host = volume.host_path.as_ref();
+        if host.is_none_or(|host| host.kind == "DirectoryOrCreate") {
+            std::fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
+        }
         if let Some(source) = &volume.config_map {
             let key = format!("{}/{}", pod.metadata.namespace, source.name);
             let map = config_maps.get(&key).ok_or_else(|| {
