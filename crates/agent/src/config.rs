@@ -4,7 +4,6 @@ use crate::options::Options;
 use podrail_core::config::Faults;
 use podrail_node::{Settings, yaml};
 use podrail_store::{ReadOnly, Setup};
-use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 
@@ -56,7 +55,5 @@ pub(crate) fn load(options: &Options) -> Result<Loaded, ConfigError> {
 
 /// What the last good configuration was, as the state file has it.
 pub(crate) fn remembered(state: &ReadOnly) -> Option<Settings> {
-    let setup = state.setup()?;
-    let document: Value = serde_json::from_str(&setup.document).ok()?;
-    Settings::from_document(document, &setup.node_addresses).ok()
+    Settings::of_setup(state.setup()?)
 }

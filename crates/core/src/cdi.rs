@@ -22,6 +22,7 @@ mod document;
 mod env;
 mod parse;
 
+pub use env::device_list;
 pub use parse::{BadFile, LARGEST, Owner, parse};
 
 /// Kind of all devices, whatever the resource is called.

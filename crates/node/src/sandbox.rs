@@ -1,8 +1,9 @@
 //! A sandbox as the state file has it and as it is printed.
 
 use crate::error::NodeError;
-use podrail_core::attachment::Attachment;
-use podrail_core::ids::SandboxId;
+use podrail_core::attachment::{Attachment, HeldRail};
+use podrail_core::cdi::device_list;
+use podrail_core::ids::{ResourceName, SandboxId};
 use podrail_core::pods::PodRef;
 use podrail_netlink::NetNs;
 use podrail_store::{Binding, NetnsId, State};
@@ -34,11 +35,11 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// From a binding of the state file.
+    /// From a binding of the state file, on a node whose slots are counted as `resource`.
     ///
     /// # Errors
     /// Its plan is not one of ours.
-    pub fn of(binding: &Binding) -> Result<Self, NodeError> {
+    pub fn of(binding: &Binding, resource: &ResourceName) -> Result<Self, NodeError> {
         let attachment = attachment(binding)?;
         Ok(Self {
             sandbox: binding.request.sandbox.clone(),
@@ -47,7 +48,7 @@ impl Shown {
             netns: PathBuf::from(&binding.request.netns),
             near: attachment.near(),
             devices: devices(&attachment),
-            environment: environment(&attachment),
+            environment: environment(&attachment.rails, resource),
             attachment,
         })
     }
@@ -91,13 +92,9 @@ fn devices(attachment: &Attachment) -> Vec<String> {
 }
 
 /// What the SR-IOV device plugin sets for a resource, so that scripts written for it keep working.
-fn environment(attachment: &Attachment) -> Vec<String> {
-    let pci: Vec<String> = attachment
-        .rails
-        .iter()
-        .map(|rail| rail.pci.to_string())
-        .collect();
-    vec![format!("PCIDEVICE_PODRAIL_IO_RAIL={}", pci.join(","))]
+fn environment(rails: &[HeldRail], resource: &ResourceName) -> Vec<String> {
+    let functions = rails.iter().map(|rail| rail.pci);
+    vec![device_list(resource, functions)]
 }
 
 /// Opens the namespace of a pod or a job.
@@ -129,4 +126,18 @@ pub fn netns_id(netns: &NetNs) -> NetnsId {
 #[must_use]
 pub fn is_ready(binding: &Binding) -> bool {
     binding.state == State::Ready
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_named_after_the_resource() {
+        let resource = ResourceName::parse("nvidia.com/hostdev").unwrap();
+        assert_eq!(
+            environment(&[], &resource),
+            ["PCIDEVICE_NVIDIA_COM_HOSTDEV="]
+        );
+    }
 }

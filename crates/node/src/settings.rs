@@ -1,8 +1,10 @@
 //! The checked configuration of a node, with the checks that need more than one crate.
 
 use podrail_core::config::{Config, Fault, Faults};
+use podrail_core::ids::ResourceName;
 use podrail_core::ipam::Pool;
 use podrail_host::{Pattern, Selectors};
+use podrail_store::Setup;
 use serde_json::Value;
 use std::net::IpAddr;
 
@@ -40,6 +42,20 @@ impl Settings {
             pool,
         })
     }
+
+    /// As an agent has written them into the state file; none if they are not valid by now.
+    #[must_use]
+    pub fn of_setup(setup: &Setup) -> Option<Self> {
+        let document = serde_json::from_str(&setup.document).ok()?;
+        Self::from_document(document, &setup.node_addresses).ok()
+    }
+
+    /// What slots are counted as by the state file: the default where no agent has said so.
+    #[must_use]
+    pub fn resource_of(setup: Option<&Setup>) -> ResourceName {
+        let said = setup.and_then(Self::of_setup);
+        said.map_or_else(|| Config::default().resource, |said| said.config.resource)
+    }
 }
 
 fn selectors(config: &Config, node_addresses: &[IpAddr], faults: &mut Vec<Fault>) -> Selectors {
@@ -69,5 +85,31 @@ fn selectors(config: &Config, node_addresses: &[IpAddr], faults: &mut Vec<Fault>
         front_ends: rails.front_ends,
         generic_gpus: config.generic_gpus,
         node_addresses: node_addresses.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_resource_is_what_the_agent_said_or_the_default() {
+        let said = |document: &Value| {
+            let setup = Setup {
+                document: document.to_string(),
+                root: "/".into(),
+                node_addresses: vec![],
+            };
+            Settings::resource_of(Some(&setup)).to_string()
+        };
+        assert_eq!(
+            said(&json!({"resource": "nvidia.com/hostdev"})),
+            "nvidia.com/hostdev"
+        );
+        for other in [json!({}), json!({"resource": 7}), json!("no document")] {
+            assert_eq!(said(&other), "podrail.io/rail");
+        }
+        assert_eq!(Settings::resource_of(None).as_str(), "podrail.io/rail");
     }
 }

@@ -1,7 +1,7 @@
 //! The environment that programs written for the SR-IOV network device plugin read.
 
 use super::{Bound, rdma_cm};
-use crate::ids::ResourceName;
+use crate::ids::{PciAddr, ResourceName};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,23 +34,32 @@ struct Rdma<'a> {
 /// Both variables of a container that holds these slots. Two ports of one PCI function count as
 /// one device, as they do for the plugin.
 pub(super) fn lines(resource: &ResourceName, held: &[&Bound<'_>]) -> Vec<String> {
-    let name = variable(resource);
-    let mut list: Vec<String> = vec![];
     let mut information = BTreeMap::new();
     for bound in held {
         let pci = bound.held.pci.to_string();
-        if !list.contains(&pci) {
-            information.insert(pci.clone(), describe(&pci, bound));
-            list.push(pci);
-        }
+        let first = describe(&pci, bound);
+        information.entry(pci).or_insert(first);
     }
     // Texts and maps with text keys always have a JSON form.
     let information = serde_json::to_string(&information).unwrap_or_default();
-    let list = list.join(",");
     vec![
-        format!("{name}={list}"),
-        format!("{name}_INFO={information}"),
+        device_list(resource, held.iter().map(|bound| bound.held.pci)),
+        format!("{}_INFO={information}", variable(resource)),
     ]
+}
+
+/// The variable that lists the devices of a resource, with its value: each PCI function once, in
+/// the order given.
+#[must_use]
+pub fn device_list(resource: &ResourceName, functions: impl Iterator<Item = PciAddr>) -> String {
+    let mut list: Vec<String> = vec![];
+    for function in functions {
+        let function = function.to_string();
+        if !list.contains(&function) {
+            list.push(function);
+        }
+    }
+    format!("{}={}", variable(resource), list.join(","))
 }
 
 fn describe<'a>(pci: &str, bound: &'a Bound<'_>) -> Information<'a> {

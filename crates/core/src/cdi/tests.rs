@@ -452,3 +452,14 @@ proptest! {
         prop_assert!(parse(&text).is_err());
     }
 }
+
+#[test]
+fn two_ports_of_one_function_are_listed_once_and_in_order() {
+    let function = |text: &str| PciAddr::parse(text).unwrap();
+    let (a, b) = (function("0000:0c:00.0"), function("0000:0a:00.0"));
+    let resource = ResourceName::parse("nvidia.com/hostdev").unwrap();
+    assert_eq!(
+        device_list(&resource, [a, a, b].into_iter()),
+        "PCIDEVICE_NVIDIA_COM_HOSTDEV=0000:0c:00.0,0000:0a:00.0"
+    );
+}

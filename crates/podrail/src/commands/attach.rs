@@ -57,7 +57,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<(), Failure> {
         rails: args.rails,
         request,
     };
-    let shown = Shown::of(&carry_out(args, &job)?)?;
+    let resource = &job.settings.node.config.resource;
+    let shown = Shown::of(&carry_out(args, &job)?, resource)?;
     match args.output.output {
         Format::Json => print_json(&shown),
         Format::Text => print(&text(&shown)),

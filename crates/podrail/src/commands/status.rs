@@ -4,16 +4,16 @@ use crate::cli::{Format, StatusArgs};
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::view;
-use podrail_node::Shown;
+use podrail_node::{Settings, Shown};
 use podrail_store::Store;
 
 /// Runs the command; makes no file.
 pub(super) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let state = Store::open_read_only(&args.state.state)?;
-    let shown: Vec<Shown> = state
-        .list()
-        .iter()
-        .map(Shown::of)
+    let resource = Settings::resource_of(state.setup());
+    let bindings = state.list().iter();
+    let shown: Vec<Shown> = bindings
+        .map(|binding| Shown::of(binding, &resource))
         .collect::<Result<_, _>>()?;
     match args.output.output {
         Format::Json => print_json(&shown),
