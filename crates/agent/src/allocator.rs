@@ -1,11 +1,10 @@
 //! What is done before the kubelet gets its answer to `Allocate`.
 
-use crate::cdi;
 use crate::context::Context;
 use podrail_attach::cdi::CdiFileError;
 use podrail_core::ids::SlotId;
 use podrail_kubelet::plugin::{AllocateError, Allocator};
-use podrail_node::{Markers, NodeError, allocate, now, open_state};
+use podrail_node::{Markers, NodeError, allocate, conceal_slots, now, open_state};
 
 /// The slots of a request cannot be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -44,5 +43,5 @@ fn prepare(context: &Context, slots: &[SlotId]) -> Result<(), PrepareError> {
     let mut state = open_state(&paths.state)?;
     let markers = Markers::beside(&paths.state)?;
     allocate(&mut state.store, &markers, slots, now())?;
-    Ok(cdi::remove(&paths.cdi, slots)?)
+    Ok(conceal_slots(&paths.cdi, slots)?)
 }

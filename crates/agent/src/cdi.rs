@@ -1,42 +1,8 @@
-//! CDI files as far as the agent takes them away: of slots that are allocated anew, and of
-//! sandboxes that are gone. It writes none.
+//! CDI files that nobody owns.
 
 use podrail_attach::cdi::{CdiDir, CdiFileError, Removal};
-use podrail_core::attachment::Attachment;
-use podrail_core::ids::SlotId;
-use podrail_node::{Exposure, HookError};
 use podrail_store::Binding;
-use std::path::{Path, PathBuf};
-
-/// Takes the files of a binding back.
-#[derive(Debug)]
-pub(crate) struct Concealer(pub(crate) PathBuf);
-
-impl Exposure for Concealer {
-    fn expose(&mut self, _: &Binding, _: &Attachment) -> Result<(), HookError> {
-        Ok(())
-    }
-
-    fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
-        let Some(dir) = CdiDir::open(&self.0)? else {
-            return Ok(());
-        };
-        for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
-            dir.remove_if_owner(slot, &binding.request.sandbox)?;
-        }
-        Ok(())
-    }
-}
-
-/// Removes the files of slots, whoever owns them.
-pub(crate) fn remove(path: &Path, slots: &[SlotId]) -> Result<(), CdiFileError> {
-    let Some(dir) = CdiDir::open(path)? else {
-        return Ok(());
-    };
-    slots
-        .iter()
-        .try_for_each(|slot| dir.remove(*slot).map(|_| ()))
-}
+use std::path::Path;
 
 /// Removes files whose owner does not hold the slot, and what killed processes left; how many.
 ///
@@ -76,6 +42,7 @@ pub(crate) fn remove_orphans<E: From<CdiFileError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use podrail_core::ids::SlotId;
     use std::fs;
 
     #[test]

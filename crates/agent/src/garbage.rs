@@ -1,7 +1,7 @@
 //! Takes away what nobody owns: bindings of namespaces that are gone, CDI files, marks. Only what is
 //! certain.
 
-use crate::cdi::{Concealer, remove_orphans};
+use crate::cdi::remove_orphans;
 use crate::context::Context;
 use crate::metrics::GarbageCounts;
 use crate::say::words;
@@ -10,8 +10,11 @@ use podrail_attach::cdi::CdiFileError;
 use podrail_core::ids::{ResourceName, SlotId};
 use podrail_kubelet::checkpoint::{self, CheckpointError};
 use podrail_kubelet::podresources::{PodResources, PodResourcesError};
-use podrail_node::{Deadline, Markers, NodeError, Sight, collect_garbage, now, open_state, settle};
-use podrail_store::{Store, StoreError};
+use podrail_node::{
+    CdiFiles, Deadline, Markers, NodeError, Sight, collect_garbage, forget_pod, now, open_state,
+    repair, settle,
+};
+use podrail_store::{Store, StoreError, Waiting};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -40,8 +43,8 @@ pub(crate) enum GarbageError {
 pub(crate) struct Collector {
     context: Context,
     sight: Sight,
-    /// Slots that wait for long, and since when: told once.
-    told: BTreeSet<(SlotId, i64)>,
+    /// Slots that wait for long, each with its row: told once.
+    told: BTreeSet<(SlotId, Waiting)>,
     /// What went wrong the last time, to be logged once.
     failed: Option<String>,
 }
@@ -107,10 +110,10 @@ impl Collector {
 
     fn tell_stuck(&mut self, marks: &Marks, kubelet: &Kubelet) {
         let stuck = stuck(marks, kubelet, now());
-        let still = |(slot, since): &(SlotId, i64)| marks.waiting.get(slot) == Some(since);
+        let still = |(slot, row): &(SlotId, Waiting)| marks.waiting.get(slot) == Some(row);
         self.told.retain(still);
-        for (slot, since, pod) in stuck {
-            if self.told.insert((slot, since)) {
+        for (slot, row, pod) in stuck {
+            if self.told.insert((slot, row)) {
                 tracing::warn!(
                     "{slot} of pod {pod} has waited for a minute to be bound, so its container \
                      cannot start: a pod with hostNetwork has no CNI ADD and gets no rails; else \
@@ -123,9 +126,9 @@ impl Collector {
 
 fn sandboxes(context: &Context, sight: &Sight) -> Result<(), GarbageError> {
     let paths = &context.options.paths;
-    let mut concealer = Concealer(paths.cdi.clone());
+    let mut files = CdiFiles::of_others(&paths.cdi);
     let until = Deadline::within(LOCKS);
-    let found = collect_garbage(&paths.state, sight, &mut concealer, until)?;
+    let found = collect_garbage(&paths.state, sight, &mut files, until)?;
     found.notes.iter().for_each(|note| tracing::info!("{note}"));
     for binding in &found.released {
         let sandbox = &binding.request.sandbox;
@@ -146,8 +149,8 @@ fn sandboxes(context: &Context, sight: &Sight) -> Result<(), GarbageError> {
     }
 }
 
-/// What the state file and the markers say; markers of slots without a row are put right on the
-/// way, while no slot is being allocated.
+/// What the state file and the markers say; they are brought in line on the way, while no slot is
+/// being allocated.
 fn marks(context: &Context) -> Result<Marks, GarbageError> {
     let path = &context.options.paths.state;
     let markers = Markers::beside(path)?;
@@ -155,8 +158,7 @@ fn marks(context: &Context) -> Result<Marks, GarbageError> {
     let state = open_state(path)?;
     {
         let _alone = context.allocating();
-        let marked: Vec<SlotId> = markers.waiting()?.into_iter().collect();
-        settle(&state.store, &markers, &marked)?;
+        repair(&state.store, &markers)?;
     }
     let mut pods: std::collections::BTreeMap<_, _> =
         marked_pods.into_iter().map(|uid| (uid, 0)).collect();
@@ -181,7 +183,7 @@ fn forget(context: &Context, found: &Stale) -> Result<(), GarbageError> {
     let _alone = context.allocating();
     // Given away again since: not stale.
     let now_waiting = state.store.waiting()?;
-    let same = |(slot, since): &&(SlotId, i64)| now_waiting.get(slot) == Some(since);
+    let same = |(slot, row): &&(SlotId, Waiting)| now_waiting.get(slot) == Some(row);
     let slots: Vec<SlotId> = found
         .slots
         .iter()
@@ -193,12 +195,14 @@ fn forget(context: &Context, found: &Stale) -> Result<(), GarbageError> {
     for slot in &slots {
         tracing::info!("{slot}: no pod has it any more: it waits no longer");
     }
-    for uid in &found.pods {
-        state.store.forget_pod(uid)?;
-        markers.clear_pod(uid)?;
-        tracing::info!("pod {uid}: the kubelet does not know it any more: forgotten");
+    let mut count = slots.len();
+    for (uid, since) in &found.pods {
+        // Bound since: the kubelet did not know it any more, but its ADD was under way.
+        if forget_pod(&mut state.store, &markers, uid, *since)? {
+            tracing::info!("pod {uid}: the kubelet does not know it any more: forgotten");
+            count = count.saturating_add(1);
+        }
     }
-    let count = slots.len().saturating_add(found.pods.len());
     context.count(GarbageCounts {
         markers: count.try_into().unwrap_or(u64::MAX),
         ..GarbageCounts::default()

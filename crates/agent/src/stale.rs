@@ -2,6 +2,7 @@
 
 use podrail_core::ids::{PodUid, ResourceName, SlotId};
 use podrail_core::pods::{CheckpointGrant, DeviceGrant, ListedPod};
+use podrail_store::Waiting;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a pod may take from `Allocate` until the kubelet tells of it, in seconds. It writes its
@@ -11,8 +12,8 @@ const SETTLED: i64 = 60;
 /// What the state file and the markers say. To be read **before** the kubelet is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Slots that wait to be bound, and since when (seconds since 1970).
-    pub(crate) waiting: BTreeMap<SlotId, i64>,
+    /// Slots that wait to be bound.
+    pub(crate) waiting: BTreeMap<SlotId, Waiting>,
     /// Pods that had slots, by row or marker, and since when; 0 if only a marker says so.
     pub(crate) pods: BTreeMap<PodUid, i64>,
     /// Pods that hold rails.
@@ -60,34 +61,34 @@ impl Kubelet {
 /// What can go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stale {
-    /// Slots that no pod has, and the time of the row that said they wait.
-    pub(crate) slots: Vec<(SlotId, i64)>,
-    /// Pods that the kubelet does not know, and that hold nothing.
-    pub(crate) pods: Vec<PodUid>,
+    /// Slots that no pod has, and the row that said they wait.
+    pub(crate) slots: Vec<(SlotId, Waiting)>,
+    /// Pods that the kubelet does not know, and that held nothing; since when they are known.
+    pub(crate) pods: Vec<(PodUid, i64)>,
 }
 
 /// Decides, at `now` in seconds since 1970.
 pub(crate) fn stale(marks: &Marks, kubelet: &Kubelet, now: i64) -> Stale {
     let settled = |since: i64| now.saturating_sub(since) >= SETTLED;
     let slots = marks.waiting.iter();
-    let slots = slots.filter(|(slot, since)| settled(**since) && !kubelet.slots.contains_key(slot));
+    let slots = slots.filter(|(slot, row)| settled(row.since) && !kubelet.slots.contains_key(slot));
     let known = |uid: &PodUid| kubelet.uids.contains(uid.as_str()) || marks.holding.contains(uid);
     let pods = marks.pods.iter();
     let pods = pods.filter(|(uid, since)| settled(**since) && !known(uid));
     Stale {
-        slots: slots.map(|(slot, since)| (*slot, *since)).collect(),
-        pods: pods.map(|(uid, _)| uid.clone()).collect(),
+        slots: slots.map(|(slot, row)| (*slot, *row)).collect(),
+        pods: pods.map(|(uid, since)| (uid.clone(), *since)).collect(),
     }
 }
 
-/// Slots that a pod has and that have waited for a minute: (slot, since when, pod).
-pub(crate) fn stuck(marks: &Marks, kubelet: &Kubelet, now: i64) -> Vec<(SlotId, i64, String)> {
+/// Slots that a pod has and that have waited for a minute: (slot, its row, pod).
+pub(crate) fn stuck(marks: &Marks, kubelet: &Kubelet, now: i64) -> Vec<(SlotId, Waiting, String)> {
     let waiting = marks.waiting.iter();
-    let long = waiting.filter(|(_, since)| now.saturating_sub(**since) >= SETTLED);
-    long.filter_map(|(slot, since)| {
+    let long = waiting.filter(|(_, row)| now.saturating_sub(row.since) >= SETTLED);
+    long.filter_map(|(slot, row)| {
         let pod = kubelet.slots.get(slot)?;
         let pod = pod.as_deref().unwrap_or("(an init container)");
-        Some((*slot, *since, pod.to_owned()))
+        Some((*slot, *row, pod.to_owned()))
     })
     .collect()
 }
@@ -129,16 +130,20 @@ mod tests {
 
     fn waiting(slots: &[(u16, i64)]) -> Marks {
         Marks {
-            waiting: slots.iter().map(|(n, at)| (SlotId(*n), *at)).collect(),
+            waiting: slots.iter().map(|(n, at)| (SlotId(*n), row(*at))).collect(),
             ..Marks::default()
         }
+    }
+
+    fn row(since: i64) -> Waiting {
+        Waiting { since, number: 7 }
     }
 
     #[test]
     fn a_slot_goes_only_if_neither_source_has_it_and_it_is_old() {
         let marks = waiting(&[(1, 0), (2, 0), (3, 0), (9, 0), (4, 950)]);
         let found = stale(&marks, &kubelet(&["slot-01", "odd"], &["slot-02"]), 1000);
-        assert_eq!(found.slots, [(SlotId(3), 0), (SlotId(9), 0)]);
+        assert_eq!(found.slots, [(SlotId(3), row(0)), (SlotId(9), row(0))]);
         assert_eq!(found.pods, []);
     }
 
@@ -157,7 +162,7 @@ mod tests {
             ..Marks::default()
         };
         let found = stale(&marks, &kubelet(&[], &[]), 1000);
-        assert_eq!(found.pods, [other(2)]);
+        assert_eq!(found.pods, [(other(2), 0)]);
     }
 
     #[test]
@@ -166,8 +171,8 @@ mod tests {
         let kubelet = kubelet(&["slot-01", "slot-04"], &["slot-01", "slot-02"]);
         let found = stuck(&marks, &kubelet, 1000);
         let expected = [
-            (SlotId(1), 0, "ml/job".to_owned()),
-            (SlotId(2), 0, "(an init container)".to_owned()),
+            (SlotId(1), row(0), "ml/job".to_owned()),
+            (SlotId(2), row(0), "(an init container)".to_owned()),
         ];
         assert_eq!(found, expected);
     }

@@ -17,6 +17,7 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, fsync, mkdir, unlinkat};
 use podrail_core::cdi::{self, Owner, SlotFile};
 use podrail_core::ids::{SandboxId, SlotId};
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -117,20 +118,38 @@ impl CdiDir {
         }
     }
 
-    /// Writes the files of a sandbox. What stood under their names is replaced, whoever owned it:
-    /// the newest sandbox owns a slot.
+    /// Writes those files of a sandbox whose slots are its own, and returns the slots that are not.
+    /// What stood under the names that are written is replaced, whoever owned it.
+    ///
+    /// `own` is asked under the lock of the directory. So a slot that is given away at this moment
+    /// ends as its new owner wants it, if who gives it away or takes it notes that before coming to
+    /// the directory: either `own` knows already, or the other one comes after this.
     ///
     /// # Guarantees
     /// - All or nothing: after an error none of these files is there (the former owner's are gone
-    ///   too, since the slots are no longer its own).
+    ///   too, since the slots are no longer its own). Files of slots that are not the sandbox's own
+    ///   are not touched.
     /// - Twice: the same files.
     /// - Half-way (killed): each file is whole or absent; a temporary file may be left, which the
     ///   next write of the slot or [`sweep`](Self::sweep) removes.
     ///
     /// # Errors
-    /// The failing file by its path.
-    pub fn write(&self, files: &[SlotFile]) -> Result<(), CdiFileError> {
+    /// The failing file by its path; whatever `own` fails with, with nothing done.
+    pub fn write<E: From<CdiFileError>>(
+        &self,
+        files: &[SlotFile],
+        own: impl FnOnce() -> Result<BTreeSet<SlotId>, E>,
+    ) -> Result<Vec<SlotId>, E> {
         let _lock = self.lock()?;
+        let own = own()?;
+        let is_own = |file: &&SlotFile| own.contains(&file.slot);
+        let (ours, others): (Vec<&SlotFile>, Vec<_>) = files.iter().partition(is_own);
+        self.write_all(&ours)?;
+        Ok(others.into_iter().map(|file| file.slot).collect())
+    }
+
+    /// To be called with the lock held.
+    fn write_all(&self, files: &[&SlotFile]) -> Result<(), CdiFileError> {
         let written = files
             .iter()
             .enumerate()

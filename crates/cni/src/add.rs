@@ -18,7 +18,7 @@ use podrail_node::{
 };
 use podrail_store::{BootId, ReadOnly, Request, Setup, Snapshot, Store};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Serves ADD.
@@ -80,7 +80,7 @@ fn serve(call: &Call, conf: &NetConf, pod: &PodRef) -> Result<Vec<String>, CniEr
         return Ok(vec![]);
     }
     let networks = wish::networks(conf.networks()?.as_deref(), pod, &settings, &topology)?;
-    let job = Job::new(call, pod, places, (settings, topology), networks)?;
+    let job = Job::new(call, (pod, &read), places, (settings, topology), networks)?;
     job.carry_out(wants, until)
 }
 
@@ -122,6 +122,12 @@ fn waiting(read: &ReadOnly, boot: &BootId) -> BTreeSet<SlotId> {
     read.waiting().keys().copied().chain(bound).collect()
 }
 
+/// What waited before the kubelet was asked: what was allocated since may be of another pod.
+fn seen(read: &ReadOnly) -> BTreeMap<SlotId, i64> {
+    let waiting = read.waiting().iter();
+    waiting.map(|(slot, row)| (*slot, row.number)).collect()
+}
+
 fn topology(
     read: &ReadOnly,
     boot: &BootId,
@@ -147,7 +153,7 @@ struct Job {
 impl Job {
     fn new(
         call: &Call,
-        pod: &PodRef,
+        (pod, read): (&PodRef, &ReadOnly),
         places: Places,
         (settings, topology): (Settings, Topology),
         networks: Wanted,
@@ -169,6 +175,7 @@ impl Job {
             pod: Some(pod.clone()),
             gpus: vec![],
             at: now(),
+            seen: seen(read),
         };
         Ok(Self {
             places,

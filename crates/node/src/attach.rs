@@ -3,11 +3,11 @@
 use crate::error::{NodeError, in_words};
 use crate::markers::settle;
 use crate::sandbox::{attachment, is_ready, netns_id};
-use crate::session::Session;
+use crate::session::{Notes, Session};
 use podrail_attach::{Target, detach, differences, faults};
 use podrail_core::attachment::{Attachment, DecideError};
 use podrail_netlink::NetNs;
-use podrail_store::{Binding, Decision, Request, Reserved, Snapshot, State};
+use podrail_store::{Binding, Decision, Request, Reserved, Snapshot, State, Store};
 use std::error::Error;
 use std::path::PathBuf;
 
@@ -17,11 +17,17 @@ pub type HookError = Box<dyn Error + Send + Sync>;
 /// How containers get the devices of their rails: files of the container device interface, or
 /// nothing at all.
 pub trait Exposure {
-    /// Makes the devices of a binding known, before it counts as ready. Twice has to be as once.
+    /// Makes the devices of a binding known, before it counts as ready, as far as its slots are
+    /// still its own: `store` tells. Returns what is worth knowing. Twice has to be as once.
     ///
     /// # Errors
     /// What is there then is concealed again.
-    fn expose(&mut self, binding: &Binding, attachment: &Attachment) -> Result<(), HookError>;
+    fn expose(
+        &mut self,
+        binding: &Binding,
+        attachment: &Attachment,
+        store: &Store,
+    ) -> Result<Notes, HookError>;
 
     /// Takes back what still belongs to this binding and to none that is newer. Twice, and after
     /// half of an `expose`, has to be fine.
@@ -36,8 +42,8 @@ pub trait Exposure {
 pub struct Nothing;
 
 impl Exposure for Nothing {
-    fn expose(&mut self, _: &Binding, _: &Attachment) -> Result<(), HookError> {
-        Ok(())
+    fn expose(&mut self, _: &Binding, _: &Attachment, _: &Store) -> Result<Notes, HookError> {
+        Ok(vec![])
     }
 
     fn conceal(&mut self, _: &Binding) -> Result<(), HookError> {
@@ -84,7 +90,10 @@ impl Session {
     }
 
     /// Reserves, and brings the markers in line: the pod is known before, the slots wait no longer
-    /// after.
+    /// after. The pod is marked once more then: [`forget_pod`] may have taken the mark away before
+    /// there was a binding to see.
+    ///
+    /// [`forget_pod`]: crate::forget_pod
     fn reserve(
         &mut self,
         request: &Request,
@@ -97,6 +106,14 @@ impl Session {
         let reserved = self.store.reserve(request, decide)?;
         let binding = reserved.binding().clone();
         if let Reserved::New(binding) = &reserved {
+            if let Some(pod) = &request.pod
+                && let Err(error) = self.markers.mark_pod(&pod.uid)
+            {
+                // Without the mark nobody would detach it.
+                let released = self.store.release(&self.sandbox);
+                self.noted(released.map_err(NodeError::from));
+                return Err(error);
+            }
             let slots: Vec<_> = binding.rails.iter().filter_map(|rail| rail.slot).collect();
             // One marker too many costs a question; the binding is kept already.
             if let Err(error) = settle(&self.store, &self.markers, &slots) {
@@ -117,12 +134,12 @@ impl Session {
         faults::reach("reserved", 0).map_err(NodeError::Injected)?;
         podrail_attach::attach(&attachment.plan, netns)?;
         faults::reach("attached", 0).map_err(NodeError::Injected)?;
-        exposure
-            .expose(binding, attachment)
-            .map_err(|source| NodeError::Expose {
+        let exposed = exposure.expose(binding, attachment, &self.store);
+        self.notes
+            .extend(exposed.map_err(|source| NodeError::Expose {
                 sandbox: self.sandbox.to_string(),
                 source,
-            })?;
+            })?);
         faults::reach("exposed", 0).map_err(NodeError::Injected)?;
         self.mind_the_time()?;
         Ok(self.store.mark_ready(&self.sandbox)?)
@@ -180,4 +197,55 @@ pub(crate) fn conceal(exposure: &mut impl Exposure, binding: &Binding) -> Result
             sandbox: binding.request.sandbox.to_string(),
             source,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Deadline;
+    use crate::markers::Markers;
+    use crate::testing;
+
+    fn session(dir: &tempfile::TempDir) -> (Session, Request) {
+        let (state, sandbox) = (dir.path().join("state.db"), testing::sandbox("a"));
+        let session = Session::open(&state, &sandbox, Deadline::default()).unwrap();
+        let request = testing::request(&session.store, "a");
+        (session, request)
+    }
+
+    /// The agent takes the mark of a pod away whose binding is not there yet.
+    #[test]
+    fn a_pod_that_is_bound_is_marked_whatever_was_taken_away_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let markers = Markers::at(dir.path());
+        let (mut session, request) = session(&dir);
+        let uid = testing::pod("a").uid;
+        let decide = |_: &Snapshot| {
+            assert!(markers.knows(Some(&uid)).unwrap());
+            markers.clear_pod(&uid).unwrap();
+            Ok(testing::decision("a", &[3]))
+        };
+        session.reserve(&request, decide).unwrap();
+        assert!(markers.knows(Some(&uid)).unwrap());
+    }
+
+    #[test]
+    fn a_slot_that_was_given_away_meanwhile_is_worth_another_try() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut session, request) = session(&dir);
+        testing::store(dir.path())
+            .allocate(&[podrail_core::ids::SlotId(3)], 100)
+            .unwrap();
+        let decide = |_: &Snapshot| Ok(testing::decision("a", &[3]));
+        let error = session.reserve(&request, decide).unwrap_err();
+        assert!(error.retryable(), "{error:?}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("slot-03 was given to another pod"),
+            "{error}"
+        );
+        assert!(error.hint().unwrap().starts_with("try again"));
+        assert_eq!(session.binding().unwrap(), None);
+    }
 }

@@ -1,13 +1,14 @@
 //! Device files of containers as CDI files: what the plugin shows, and what anyone takes back.
 
 use crate::attach::{Exposure, HookError};
+use crate::session::Notes;
 use crate::settings::Settings;
 use podrail_attach::cdi::{CdiDir, CdiFileError, check_devices};
 use podrail_core::attachment::Attachment;
-use podrail_core::cdi::{Options, files};
-use podrail_core::ids::SlotId;
+use podrail_core::cdi::{Options, SlotFile, files};
+use podrail_core::ids::{SandboxId, SlotId};
 use podrail_core::topology::Topology;
-use podrail_store::Binding;
+use podrail_store::{Binding, Store};
 use std::path::Path;
 
 /// The CDI directory, and with what to fill it.
@@ -64,9 +65,19 @@ impl<'a> CdiFiles<'a> {
 }
 
 impl Exposure for CdiFiles<'_> {
-    fn expose(&mut self, binding: &Binding, attachment: &Attachment) -> Result<(), HookError> {
+    /// A slot may have been given to another pod since this binding was reserved: the kubelet does
+    /// not wait for the sandbox of a pod that it deletes by force. `Allocate` notes the slot as
+    /// waiting before it removes its file, and a newer sandbox is bound before it writes one. So
+    /// what the store says under the lock of the directory is enough: whatever it does not say yet
+    /// comes to the directory later, and overwrites or removes what is written here.
+    fn expose(
+        &mut self,
+        binding: &Binding,
+        attachment: &Attachment,
+        store: &Store,
+    ) -> Result<Notes, HookError> {
         let Some((settings, topology)) = self.source else {
-            return Ok(());
+            return Ok(vec![]);
         };
         let options = Options {
             resource: settings.config.resource.clone(),
@@ -77,8 +88,7 @@ impl Exposure for CdiFiles<'_> {
         let files = files(&options, topology, attachment, pod)?;
         // Whatever root the facts were read below: runtimes make these nodes from the host's own.
         check_devices(Path::new("/"), &files)?;
-        CdiDir::create(self.dir)?.write(&files)?;
-        Ok(())
+        write_own(self.dir, &files, (&binding.request.sandbox, store))
     }
 
     fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
@@ -92,13 +102,33 @@ impl Exposure for CdiFiles<'_> {
     }
 }
 
-/// Takes the file of a slot away, whosever it is: the slot begins anew.
+/// Writes the files of slots that are the sandbox's own, and tells of the others.
+fn write_own(
+    dir: &Path,
+    files: &[SlotFile],
+    (sandbox, store): (&SandboxId, &Store),
+) -> Result<Notes, HookError> {
+    let own = || Ok::<_, HookError>(store.own_slots(sandbox)?);
+    let left = CdiDir::create(dir)?.write(files, own)?;
+    let note = |slot| format!("{slot} was given to another pod meanwhile: its CDI file is left");
+    Ok(left.into_iter().map(note).collect())
+}
+
+/// Takes the files of slots away, whosever they are: the slots begin anew. To be called after the
+/// slots were noted as waiting, see [`CdiFiles`].
+///
+/// # Guarantees
+/// Twice is as once.
 ///
 /// # Errors
-/// It is there still.
-pub fn conceal_slot(dir: &Path, slot: SlotId) -> Result<(), CdiFileError> {
-    match CdiDir::open(dir)? {
-        Some(dir) => dir.remove(slot).map(drop),
-        None => Ok(()),
-    }
+/// Some of them are there still.
+pub fn conceal_slots(dir: &Path, slots: &[SlotId]) -> Result<(), CdiFileError> {
+    let Some(dir) = CdiDir::open(dir)? else {
+        return Ok(());
+    };
+    let mut slots = slots.iter();
+    slots.try_for_each(|slot| dir.remove(*slot).map(drop))
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,6 +152,7 @@ mod tests {
                 gpus: vec![],
                 pod: None,
                 at: 0,
+                seen: std::collections::BTreeMap::new(),
             },
             state: State::Ready,
             boot: BootId::parse("00000000-0000-4000-8000-000000000000").unwrap(),

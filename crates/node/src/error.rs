@@ -154,13 +154,14 @@ impl NodeError {
             Self::Reserve(error) => return reserve_hint(error),
             Self::BadPlan { .. } => "keep the state file for a report, and detach this id",
             Self::BadTopology(_) => "restart the agent: it looks at the node again",
-            Self::Lock { .. } => "run this on the host as root",
+            Self::Lock { source, .. } => file_hint(source, "run this on the host as root"),
             Self::Busy { .. } => {
                 "try again; if it stays so, look what the process that has it is waiting for"
             }
-            Self::Marker { .. } => {
-                "run this on the host as root, with a state file that is its own"
-            }
+            Self::Marker { source, .. } => file_hint(
+                source,
+                "run this on the host as root, with a state file that is its own",
+            ),
             Self::Attach(error) => return error.hint().map(str::to_owned),
             Self::Expose { .. } | Self::Conceal { .. } => {
                 "see that the directory of CDI files is writable and has room"
@@ -176,7 +177,11 @@ impl NodeError {
             self,
             Self::Busy { .. } | Self::Store(StoreError::Busy { .. })
         );
-        busy || self.is_short()
+        let given_away = matches!(
+            self,
+            Self::Reserve(error) if matches!(**error, ReserveError::GivenAway { .. })
+        );
+        busy || given_away || self.is_short()
     }
 
     /// Whether rails or addresses are there, and others hold them.
@@ -193,6 +198,19 @@ impl NodeError {
             ),
             _ => false,
         }
+    }
+}
+
+/// For a file beside the state file.
+fn file_hint(source: &io::Error, usual: &'static str) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free space on the file system of the state file, and try again"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "remount the file system of the state file writable, or give another state file"
+        }
+        _ => usual,
     }
 }
 

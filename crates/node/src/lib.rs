@@ -20,19 +20,21 @@ mod markers;
 mod sandbox;
 mod session;
 mod settings;
+#[cfg(test)]
+mod testing;
 mod topology;
 #[cfg(feature = "yaml")]
 pub mod yaml;
 
 pub use attach::{Exposure, HookError, Nothing};
 pub use books::{bound, held, kept, previous_rp_filter};
-pub use cdi::{CdiFiles, conceal_slot};
+pub use cdi::{CdiFiles, conceal_slots};
 pub use clock::{Deadline, now};
 pub use detach::Detached;
 pub use error::{NodeError, in_words};
 pub use facts::{boot_id, discover, require_ready};
 pub use garbage::{Garbage, Gone, Sight, collect_garbage};
-pub use markers::{Markers, allocate, settle};
+pub use markers::{Markers, allocate, forget_pod, repair, settle};
 pub use sandbox::{Shown, attachment, foreign_netns, is_ready, netns_id};
 pub use session::{Notes, OpenState, Session, open_state};
 pub use settings::Settings;

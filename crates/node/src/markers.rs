@@ -167,6 +167,58 @@ pub fn settle(store: &Store, markers: &Markers, slots: &[SlotId]) -> Result<(), 
     markers.mark_waiting(&again)
 }
 
+/// Puts right what killed processes and new boots left: what waits or is known is marked, and
+/// markers of slots that wait no longer go. To be called while no slot is being allocated.
+///
+/// # Guarantees
+/// Twice is as once, and what is in line already is not written.
+///
+/// # Errors
+/// Some of it may not be in line.
+pub fn repair(store: &Store, markers: &Markers) -> Result<(), NodeError> {
+    let marked = markers.waiting()?;
+    settle(store, markers, &marked.iter().copied().collect::<Vec<_>>())?;
+    let waits = store.waiting()?.into_keys();
+    let unmarked: Vec<_> = waits.filter(|slot| !marked.contains(slot)).collect();
+    markers.mark_waiting(&unmarked)?;
+    let marked = markers.pods()?;
+    let holding = store.list()?.into_iter();
+    let holding = holding.filter_map(|binding| Some(binding.request.pod?.uid));
+    let known = store.pods()?.into_iter().map(|known| known.pod.uid);
+    let known: BTreeSet<PodUid> = known.chain(holding).collect();
+    known
+        .difference(&marked)
+        .try_for_each(|uid| markers.mark_pod(uid))
+}
+
+/// Forgets a pod that will not come back and that is known since `since` (seconds since 1970; any
+/// if only a marker says so): row and marker; whether it is forgotten.
+///
+/// Its sandbox may be bound at this moment, and marks its pod once more after that; here the store
+/// is looked at once more after the marker is gone. So whichever comes last leaves a marker.
+///
+/// # Guarantees
+/// A pod that holds rails is marked when it returns. Twice is as once.
+///
+/// # Errors
+/// The pod may be marked still.
+pub fn forget_pod(
+    store: &mut Store,
+    markers: &Markers,
+    uid: &PodUid,
+    since: i64,
+) -> Result<bool, NodeError> {
+    if !store.forget_pod(uid, since)? {
+        return Ok(false);
+    }
+    markers.clear_pod(uid)?;
+    let again = store.knows_pod(uid)?;
+    if again {
+        markers.mark_pod(uid)?;
+    }
+    Ok(!again)
+}
+
 fn has_entries(dir: &Path) -> io::Result<bool> {
     match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().transpose().map(|entry| entry.is_some()),

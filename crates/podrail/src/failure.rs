@@ -212,7 +212,9 @@ fn reserve_exit(error: &ReserveError<DecideError>) -> Exit {
     match error {
         ReserveError::OtherArguments { .. } => Exit::Conflict,
         ReserveError::Decide { source, .. } => decide_exit(source),
-        ReserveError::Conflict { .. } | ReserveError::Store(_) => Exit::State,
+        ReserveError::Conflict { .. } | ReserveError::GivenAway { .. } | ReserveError::Store(_) => {
+            Exit::State
+        }
     }
 }
 

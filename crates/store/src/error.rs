@@ -330,6 +330,14 @@ pub enum ReserveError<E: std::error::Error + 'static> {
         /// What stands against it.
         source: Conflict,
     },
+    /// A slot was allocated to another pod after the request had looked; its own pod is gone.
+    #[error("{slot} was given to another pod meanwhile, not to that of sandbox {sandbox}")]
+    GivenAway {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// The slot.
+        slot: SlotId,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -345,6 +353,10 @@ impl<E: std::error::Error + 'static> ReserveError<E> {
             )),
             Self::Conflict { .. } => Some(
                 "this is a fault in Podrail: keep the message and the state file for a report"
+                    .into(),
+            ),
+            Self::GivenAway { .. } => Some(
+                "try again: the kubelet says anew which slots the pod has, if it is there still"
                     .into(),
             ),
             Self::Decide { .. } => None,

@@ -21,7 +21,7 @@ pub use read_only::ReadOnly;
 pub use store::{Opened, Store};
 pub use types::{
     Binding, BootId, BoundRail, Decision, Holding, KnownPod, Lease, NetnsId, Released, Request,
-    Reserved, SeenTopology, Setup, Snapshot, State,
+    Reserved, SeenTopology, Setup, Snapshot, State, Waiting,
 };
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::schema::{self, Found, NEWEST};
-use crate::types::{Binding, KnownPod, SeenTopology, Setup, Snapshot};
+use crate::types::{Binding, KnownPod, SeenTopology, Setup, Snapshot, Waiting};
 use crate::{file, rows};
 use podrail_core::ids::{SandboxId, SlotId};
 use podrail_core::ipam::{Cursors, PoolName};
@@ -25,7 +25,7 @@ pub struct ReadOnly {
     bindings: Vec<Binding>,
     freed: Vec<IpAddr>,
     cursors: BTreeMap<PoolName, Cursors>,
-    waiting: BTreeMap<SlotId, i64>,
+    waiting: BTreeMap<SlotId, Waiting>,
     pods: Vec<KnownPod>,
     setup: Option<Setup>,
     topology: Option<SeenTopology>,
@@ -54,9 +54,9 @@ impl ReadOnly {
         newest.map(|binding| &binding.request.sandbox)
     }
 
-    /// Slots that are allocated and not yet bound, and since when.
+    /// Slots that are allocated and not yet bound.
     #[must_use]
-    pub fn waiting(&self) -> &BTreeMap<SlotId, i64> {
+    pub fn waiting(&self) -> &BTreeMap<SlotId, Waiting> {
         &self.waiting
     }
 
@@ -78,7 +78,8 @@ impl ReadOnly {
         self.topology.as_ref()
     }
 
-    /// How many slots the kubelet was told of in the boot that the file is of.
+    /// How many slots the kubelet was told of last: in this boot, or, as long as nobody has looked
+    /// at the node in this one, in an earlier.
     #[must_use]
     pub fn slots(&self) -> u16 {
         self.slots

@@ -6,7 +6,9 @@ mod slots;
 mod write;
 pub(crate) use freed::freed;
 pub(crate) use setup::{grow_slots, keep_setup, keep_topology, setup, slots, topology};
-pub(crate) use slots::{allocate, forget_pod, forget_waiting, pods, slot_owner, waiting};
+pub(crate) use slots::{
+    allocate, forget_pod, forget_waiting, knows_pod, own_slots, pods, slot_owner, waiting,
+};
 pub(crate) use write::{Refused, decision, enter_boot, free, mark_ready};
 
 use crate::types::{Binding, BoundRail, Lease, NetnsId, Request, State};
@@ -135,6 +137,7 @@ fn bare_binding(row: &Row) -> rusqlite::Result<Binding> {
             gpus: gpus(row)?,
             pod: pod(row)?,
             at: row.get(9)?,
+            seen: BTreeMap::new(),
         },
         state: state(row)?,
         boot: parsed(row, 7)?,

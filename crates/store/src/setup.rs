@@ -50,7 +50,8 @@ impl Store {
     }
 
     /// Raises the number of slots that the kubelet is told of to `wanted`, if it is lower, and
-    /// returns it: slots may be with pods, so within a boot they never become fewer.
+    /// returns it: slots may be with pods, so within a boot they never become fewer. What an earlier
+    /// boot told counts until then, and no longer.
     ///
     /// # Guarantees
     /// Twice is as once.
@@ -58,6 +59,8 @@ impl Store {
     /// # Errors
     /// The store failed.
     pub fn grow_slots(&mut self, wanted: u16) -> Result<u16, StoreError> {
-        self.write("counting slots", |tx, _| rows::grow_slots(tx, wanted))
+        self.write("counting slots", |tx, boot| {
+            rows::grow_slots(tx, boot, wanted)
+        })
     }
 }

@@ -3,16 +3,17 @@
 use crate::error::StoreError;
 use crate::rows;
 use crate::store::Store;
-use crate::types::KnownPod;
+use crate::types::{KnownPod, Waiting};
 use podrail_core::ids::{PodUid, SandboxId, SlotId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Store {
     /// Notes that the kubelet has allocated slots, at `at` seconds since 1970: they wait to be
     /// bound. A sandbox that has one of them still keeps it.
     ///
     /// # Guarantees
-    /// Twice: the later time counts. Half-way: all slots or none.
+    /// Twice: the later time counts, and the allocation has a new number. Half-way: all slots or
+    /// none.
     ///
     /// # Errors
     /// The store failed.
@@ -20,11 +21,11 @@ impl Store {
         self.write("allocating slots", |tx, _| rows::allocate(tx, slots, at))
     }
 
-    /// Slots that are allocated and were not bound since, and when they were allocated.
+    /// Slots that are allocated and were not bound since.
     ///
     /// # Errors
     /// The store failed.
-    pub fn waiting(&self) -> Result<BTreeMap<SlotId, i64>, StoreError> {
+    pub fn waiting(&self) -> Result<BTreeMap<SlotId, Waiting>, StoreError> {
         self.read(rows::waiting)
     }
 
@@ -48,6 +49,15 @@ impl Store {
         self.read(|tx| rows::slot_owner(tx, slot))
     }
 
+    /// Slots of a sandbox that are its own still: no newer sandbox has them, and they do not wait
+    /// for another pod.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn own_slots(&self, sandbox: &SandboxId) -> Result<BTreeSet<SlotId>, StoreError> {
+        self.read(|tx| rows::own_slots(tx, sandbox))
+    }
+
     /// Pods that had slots bound on this node, in this boot or an earlier one, by UID.
     ///
     /// # Errors
@@ -56,14 +66,24 @@ impl Store {
         self.read(rows::pods)
     }
 
-    /// Forgets a pod that will not come back; whether it was known.
-    ///
-    /// # Guarantees
-    /// Twice is as once. Bindings of its sandboxes stay.
+    /// Whether a pod had slots bound on this node.
     ///
     /// # Errors
     /// The store failed.
-    pub fn forget_pod(&mut self, uid: &PodUid) -> Result<bool, StoreError> {
-        self.write("forgetting a pod", |tx, _| rows::forget_pod(tx, uid))
+    pub fn knows_pod(&self, uid: &PodUid) -> Result<bool, StoreError> {
+        self.read(|tx| rows::knows_pod(tx, uid))
+    }
+
+    /// Forgets a pod that will not come back and that is known since `since` (seconds since 1970),
+    /// unless it holds rails; whether it is not known afterwards.
+    ///
+    /// # Guarantees
+    /// Twice is as once. What was noted after the caller looked stays.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn forget_pod(&mut self, uid: &PodUid, since: i64) -> Result<bool, StoreError> {
+        let doing = "forgetting a pod";
+        self.write(doing, |tx, _| rows::forget_pod(tx, uid, since))
     }
 }

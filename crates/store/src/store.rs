@@ -41,7 +41,7 @@ impl Store {
     /// # Guarantees
     /// Bindings of other boots are dropped, all in one transaction, and returned; a second opening
     /// in the same boot finds none. A file that is not certainly Podrail's is not changed. Known
-    /// pods stay, slots wait on, and those of dropped bindings wait again: after a boot the kubelet
+    /// pods stay, slots wait on, and those of dropped bindings wait again (without a number): after a boot the kubelet
     /// starts its pods by what its checkpoint says, without allocating. One that waits too long
     /// costs a question at the kubelet.
     ///
@@ -98,12 +98,12 @@ impl Store {
     /// Twice: an equal request gets what the first one got, and `decide` is not asked.
     /// Half-way: whatever fails, panics or is killed, all of the decision is kept or nothing.
     /// No share of a rail and no address ever has two holders. Slots that are bound now no longer
-    /// wait, unless they were allocated after the time of the request; their pod is known from now
-    /// on.
+    /// wait; their pod is known from now on.
     ///
     /// # Errors
     /// Other arguments for a sandbox that is bound; `decide` failed; its decision gives away what
-    /// is taken; the store failed.
+    /// is taken; a slot of it was allocated after [`Request::seen`], so that it is another pod's by
+    /// now; the store failed.
     pub fn reserve<E: std::error::Error + 'static>(
         &mut self,
         request: &Request,
@@ -126,6 +126,10 @@ impl Store {
             rows::Refused::Conflict(source) => ReserveError::Conflict {
                 sandbox: sandbox.clone(),
                 source,
+            },
+            rows::Refused::GivenAway(slot) => ReserveError::GivenAway {
+                sandbox: sandbox.clone(),
+                slot,
             },
             rows::Refused::Sqlite(error) => fail(error).into(),
         })?;

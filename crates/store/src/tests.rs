@@ -58,6 +58,7 @@ fn request(name: &str, fingerprint: &str) -> Request {
         ],
         pod: None,
         at: 1_800_000_000,
+        seen: BTreeMap::new(),
     }
 }
 

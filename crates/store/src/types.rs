@@ -84,6 +84,19 @@ pub struct Request {
     pub pod: Option<PodRef>,
     /// Time of the request, in seconds since 1970.
     pub at: i64,
+    /// Slots that waited **before** the kubelet was asked whose they are, each with the number of
+    /// its allocation. Not kept: a binding's request has none.
+    pub seen: BTreeMap<SlotId, i64>,
+}
+
+/// A slot that is allocated and not yet bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    /// When it was allocated, in seconds since 1970.
+    pub since: i64,
+    /// Number of its allocation among all that the file ever had: a newer one has a larger. 0 if
+    /// no allocation made it wait, but a new boot that found it bound.
+    pub number: i64,
 }
 
 /// One share of one rail.

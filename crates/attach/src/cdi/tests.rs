@@ -28,6 +28,12 @@ fn file(slot: u16, owner: &str) -> SlotFile {
     }
 }
 
+/// Of a sandbox that owns all of its slots.
+fn write(dir: &CdiDir, files: &[SlotFile]) -> Result<(), CdiFileError> {
+    let own = || Ok(files.iter().map(|file| file.slot).collect());
+    dir.write(files, own).map(|left| assert_eq!(left, []))
+}
+
 struct Place {
     dir: CdiDir,
     path: PathBuf,
@@ -71,7 +77,7 @@ fn owned(slot: u16, owner: &str) -> (u16, Option<String>) {
 fn the_directory_is_made_once_and_modes_are_those_that_runtimes_expect() {
     let place = place();
     CdiDir::create(&place.path).unwrap();
-    place.dir.write(&[file(7, "a")]).unwrap();
+    write(&place.dir, &[file(7, "a")]).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
     assert_eq!(mode(&place.path), 0o755);
     assert_eq!(
@@ -90,7 +96,7 @@ fn a_symlink_above_is_followed_and_one_in_its_place_refused() {
     fs::create_dir(root.path().join("elsewhere")).unwrap();
     symlink("run", root.path().join("var-run")).unwrap();
     let dir = CdiDir::create(&root.path().join("var-run/cdi")).unwrap();
-    dir.write(&[file(0, "a")]).unwrap();
+    write(&dir, &[file(0, "a")]).unwrap();
     assert!(
         root.path()
             .join("run/cdi/podrail.io-rail_slot-00.json")
@@ -113,8 +119,8 @@ fn a_symlink_above_is_followed_and_one_in_its_place_refused() {
 #[test]
 fn the_newest_sandbox_owns_a_slot_and_the_old_one_removes_nothing() {
     let place = place();
-    place.dir.write(&[file(0, "old"), file(1, "old")]).unwrap();
-    place.dir.write(&[file(1, "new")]).unwrap();
+    write(&place.dir, &[file(0, "old"), file(1, "old")]).unwrap();
+    write(&place.dir, &[file(1, "new")]).unwrap();
     assert_eq!(place.owners(), [owned(0, "old"), owned(1, "new")]);
     let remove = |slot| {
         place
@@ -134,7 +140,7 @@ fn the_newest_sandbox_owns_a_slot_and_the_old_one_removes_nothing() {
 #[test]
 fn what_cannot_be_read_is_listed_and_others_files_are_left_alone() {
     let place = place();
-    place.dir.write(&[file(0, "a")]).unwrap();
+    write(&place.dir, &[file(0, "a")]).unwrap();
     let at = |name: &str| place.path.join(name);
     let slot = |slot: u16| at(&cdi::file_name(SlotId(slot)));
     fs::write(slot(1), "{").unwrap();
@@ -178,10 +184,34 @@ fn what_cannot_be_read_is_listed_and_others_files_are_left_alone() {
     );
 }
 
+/// The old sandbox was slow: its slots 0 and 2 are with others by the time it writes.
+#[test]
+fn an_old_sandbox_writes_only_what_is_still_its_own() {
+    let place = place();
+    write(&place.dir, &[file(0, "new")]).unwrap();
+    let files = [file(0, "old"), file(1, "old"), file(2, "old")];
+    let own = || {
+        // Nobody can come between the question and the writing.
+        assert!(matches!(place.dir.lock(), Err(CdiFileError::Busy { .. })));
+        Ok::<_, CdiFileError>(BTreeSet::from([SlotId(1), SlotId(7)]))
+    };
+    let left = place.dir.write(&files, own).unwrap();
+    assert_eq!(left, [SlotId(0), SlotId(2)]);
+    assert_eq!(place.owners(), [owned(0, "new"), owned(1, "old")]);
+    // Nor does a failure take away what is another's.
+    fs::create_dir(place.path.join(cdi::file_name(SlotId(3)))).unwrap();
+    let files = [file(0, "old"), file(1, "old"), file(3, "old")];
+    let own = || Ok(BTreeSet::from([SlotId(1), SlotId(3)]));
+    let failed: Result<_, CdiFileError> = place.dir.write(&files, own);
+    assert!(failed.is_err());
+    fs::remove_dir(place.path.join(cdi::file_name(SlotId(3)))).unwrap();
+    assert_eq!(place.owners(), [owned(0, "new")]);
+}
+
 #[test]
 fn after_an_error_no_file_of_the_call_is_there() {
     let place = place();
-    place.dir.write(&[file(0, "old")]).unwrap();
+    write(&place.dir, &[file(0, "old")]).unwrap();
     fs::create_dir(place.path.join(cdi::file_name(SlotId(2)))).unwrap();
     let files = [
         file(0, "new"),
@@ -189,7 +219,7 @@ fn after_an_error_no_file_of_the_call_is_there() {
         file(2, "new"),
         file(3, "new"),
     ];
-    let error = place.dir.write(&files).unwrap_err();
+    let error = write(&place.dir, &files).unwrap_err();
     assert!(error.to_string().contains("slot-02.json"), "{error}");
     assert_eq!(place.names(), ["podrail.io-rail_slot-02.json"]);
 }
@@ -202,7 +232,7 @@ fn what_a_killed_writer_left_is_swept_and_does_not_stop_the_next() {
     symlink("/etc/hostname", place.path.join(left(1))).unwrap();
     fs::write(place.path.join(".other.tmp"), "").unwrap();
     assert_eq!(place.owners(), []);
-    place.dir.write(&[file(0, "a"), file(1, "a")]).unwrap();
+    write(&place.dir, &[file(0, "a"), file(1, "a")]).unwrap();
     assert_eq!(place.owners(), [owned(0, "a"), owned(1, "a")]);
     fs::write(place.path.join(left(5)), "").unwrap();
     assert_eq!(place.dir.sweep().unwrap(), 1);
@@ -216,7 +246,7 @@ fn the_opened_directory_is_used_even_if_another_takes_its_place() {
     let moved = place.path.with_file_name("moved");
     fs::rename(&place.path, &moved).unwrap();
     fs::create_dir(&place.path).unwrap();
-    place.dir.write(&[file(0, "a")]).unwrap();
+    write(&place.dir, &[file(0, "a")]).unwrap();
     assert_eq!(place.names(), [] as [&str; 0]);
     assert!(moved.join(cdi::file_name(SlotId(0))).exists());
 }
@@ -236,7 +266,7 @@ fn writers_and_removers_at_the_same_time() {
                 start.wait();
                 for round in 0..ROUNDS {
                     let owner = format!("{writer}-{round}");
-                    dir.write(&[file(0, &owner), file(1, &owner)]).unwrap();
+                    write(dir, &[file(0, &owner), file(1, &owner)]).unwrap();
                     let own = sandbox(&owner);
                     let removal = dir.remove_if_owner(SlotId(0), &own).unwrap();
                     assert_ne!(removal, Removal::OfAnother(None));
@@ -262,7 +292,7 @@ fn writers_and_removers_at_the_same_time() {
 fn a_lock_that_is_not_given_back_is_an_error_and_no_hang() {
     let place = place();
     let _kept = place.dir.lock().unwrap();
-    let error = place.dir.write(&[file(0, "a")]).unwrap_err();
+    let error = write(&place.dir, &[file(0, "a")]).unwrap_err();
     assert!(matches!(error, CdiFileError::Busy { .. }), "{error:?}");
     assert!(
         error
@@ -327,7 +357,7 @@ mod faults {
     fn writer() {
         if let Some(path) = std::env::var_os(PLACE) {
             let dir = CdiDir::create(Path::new(&path)).unwrap();
-            dir.write(&[file(0, "new"), file(1, "new")]).unwrap();
+            write(&dir, &[file(0, "new"), file(1, "new")]).unwrap();
         }
     }
 
@@ -358,7 +388,7 @@ mod faults {
             ("cdi:1:kill", vec![owned(0, "new"), owned(1, "new")], 0),
         ] {
             let place = place();
-            place.dir.write(&[file(0, "old"), file(1, "old")]).unwrap();
+            write(&place.dir, &[file(0, "old"), file(1, "old")]).unwrap();
             assert_eq!(write_with(&place, fault).signal(), Some(9), "{fault}");
             assert_eq!(place.owners(), owners, "{fault}");
             assert_eq!(place.dir.sweep().unwrap(), swept, "{fault}");

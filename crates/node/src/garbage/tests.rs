@@ -54,6 +54,7 @@ fn binding(path: &Path) -> Binding {
             gpus: vec![],
             pod: None,
             at: 0,
+            seen: std::collections::BTreeMap::new(),
         },
         state: State::Ready,
         boot: BootId::parse("00000000-0000-4000-8000-000000000000").unwrap(),

@@ -1,7 +1,7 @@
 //! Markers on a real directory, and with a store beside them.
 
 use super::*;
-use podrail_store::BootId;
+use crate::testing;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 fn uid(text: &str) -> PodUid {
@@ -15,9 +15,7 @@ fn fresh() -> (tempfile::TempDir, Markers) {
 }
 
 fn store(dir: &tempfile::TempDir) -> Store {
-    let boot = BootId::parse("00000000-0000-4000-8000-000000000001").unwrap();
-    let path = dir.path().join("state.db");
-    Store::open(&path, &boot).unwrap().store
+    testing::store(dir.path())
 }
 
 #[test]
@@ -110,5 +108,66 @@ fn a_slot_that_waits_is_marked_whoever_comes_last() {
         });
         let waits = pod.waiting().unwrap().contains_key(&SlotId(1));
         assert!(!waits || markers.waiting().unwrap().contains(&SlotId(1)));
+    }
+}
+
+/// Killed between the row and its mark, or made by a new boot: rows without marks; and the other
+/// way round.
+#[test]
+fn a_repair_marks_what_waits_and_is_known_and_unmarks_what_does_not_wait() {
+    let (dir, markers) = fresh();
+    let mut store = store(&dir);
+    testing::reserve(&mut store, "a", &[5]).unwrap();
+    store.allocate(&[SlotId(1), SlotId(2)], 100).unwrap();
+    markers.mark_waiting(&[SlotId(2), SlotId(3)]).unwrap();
+    markers.mark_pod(&uid("other")).unwrap();
+    for _ in 0..2 {
+        repair(&store, &markers).unwrap();
+        let waiting = markers.waiting().unwrap();
+        assert_eq!(waiting, BTreeSet::from([SlotId(1), SlotId(2)]));
+        // A pod that is only marked may be one whose sandbox is being bound.
+        let pods = BTreeSet::from([testing::pod("a").uid, uid("other")]);
+        assert_eq!(markers.pods().unwrap(), pods);
+    }
+}
+
+#[test]
+fn a_pod_that_was_bound_meanwhile_is_not_forgotten() {
+    let (dir, markers) = fresh();
+    let mut store = store(&dir);
+    let uid = testing::pod("a").uid;
+    markers.mark_pod(&uid).unwrap();
+    testing::reserve(&mut store, "a", &[5]).unwrap();
+    for since in [0, 100] {
+        assert!(!forget_pod(&mut store, &markers, &uid, since).unwrap());
+        assert!(markers.knows(Some(&uid)).unwrap());
+    }
+    store.release(&testing::sandbox("a")).unwrap();
+    assert!(forget_pod(&mut store, &markers, &uid, 100).unwrap());
+    assert!(!markers.knows(Some(&uid)).unwrap());
+    // Only marked: its sandbox was refused.
+    markers.mark_pod(&uid).unwrap();
+    assert!(forget_pod(&mut store, &markers, &uid, 0).unwrap());
+    assert!(!markers.knows(Some(&uid)).unwrap());
+}
+
+/// Forgetting and binding of one pod at once, again and again: never a binding without a marker.
+#[test]
+fn a_pod_that_holds_rails_is_marked_whoever_comes_last() {
+    let (dir, markers) = fresh();
+    let (mut agent, mut pod) = (store(&dir), store(&dir));
+    let uid = testing::pod("a").uid;
+    for _ in 0..50 {
+        markers.mark_pod(&uid).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| forget_pod(&mut agent, &markers, &uid, 0).unwrap());
+            scope.spawn(|| {
+                testing::reserve(&mut pod, "a", &[5]).unwrap();
+                markers.mark_pod(&uid).unwrap();
+            });
+        });
+        assert!(markers.knows(Some(&uid)).unwrap());
+        pod.release(&testing::sandbox("a")).unwrap();
+        assert!(pod.forget_pod(&uid, 100).unwrap());
     }
 }

@@ -18,6 +18,7 @@ use podrail_node::{
 };
 use podrail_store::{Binding, Decision, Request, Snapshot};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that was checked before the first effect.
@@ -85,6 +86,7 @@ fn request(
         gpus,
         pod: None,
         at: now(),
+        seen: BTreeMap::new(),
     })
 }
 

@@ -11,6 +11,7 @@ const ADDRESSES: &str = "node addresses";
 const TOPOLOGY: &str = "topology";
 const TOPOLOGY_BOOT: &str = "topology boot";
 const SLOTS: &str = "slots";
+const SLOTS_BOOT: &str = "slots boot";
 
 /// What was kept, if anything was.
 pub(crate) fn setup(conn: &Connection) -> rusqlite::Result<Option<Setup>> {
@@ -54,23 +55,23 @@ pub(crate) fn keep_topology(conn: &Connection, boot: &BootId, text: &str) -> rus
     put(conn, TOPOLOGY_BOOT, boot.as_str())
 }
 
-/// How many slots were told of in the boot that the file is of.
+/// How many slots were told of last: in this boot, or before it in an earlier one.
 pub(crate) fn slots(conn: &Connection) -> rusqlite::Result<u16> {
     let slots = get(conn, SLOTS)?.map(|text| text.parse().map_err(|error| bad(0, error)));
     Ok(slots.transpose()?.unwrap_or(0))
 }
 
-/// The number of slots, which is never lowered.
-pub(crate) fn grow_slots(conn: &Connection, wanted: u16) -> rusqlite::Result<u16> {
-    let slots = slots(conn)?.max(wanted);
+/// The number of slots, which is never lowered within a boot: a new one may have other rails, and
+/// the kubelet starts anew.
+pub(crate) fn grow_slots(conn: &Connection, boot: &BootId, wanted: u16) -> rusqlite::Result<u16> {
+    let told = match get(conn, SLOTS_BOOT)?.as_deref() == Some(boot.as_str()) {
+        true => slots(conn)?,
+        false => 0,
+    };
+    let slots = told.max(wanted);
     put(conn, SLOTS, &slots.to_string())?;
+    put(conn, SLOTS_BOOT, boot.as_str())?;
     Ok(slots)
-}
-
-/// A new boot may have other rails, and the kubelet starts anew.
-pub(super) fn forget_slots(conn: &Connection) -> rusqlite::Result<()> {
-    conn.execute("DELETE FROM setup WHERE key = ?1", [SLOTS])?;
-    Ok(())
 }
 
 fn get(conn: &Connection, key: &str) -> rusqlite::Result<Option<String>> {

@@ -1,24 +1,48 @@
 //! Rows of slots and of the pods that had them.
 
-use crate::types::{Binding, KnownPod};
+use super::write::Refused;
+use crate::types::{Binding, KnownPod, Waiting};
 use podrail_core::ids::{PodUid, SandboxId, SlotId};
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Slots that wait, and since when.
-pub(crate) fn waiting(conn: &Connection) -> rusqlite::Result<BTreeMap<SlotId, i64>> {
-    let mut query = conn.prepare("SELECT slot, since FROM waiting")?;
-    let rows = query.query_map([], |row| Ok((SlotId(row.get(0)?), row.get(1)?)))?;
+/// Slots that wait.
+pub(crate) fn waiting(conn: &Connection) -> rusqlite::Result<BTreeMap<SlotId, Waiting>> {
+    let mut query = conn.prepare("SELECT slot, since, number FROM waiting")?;
+    let rows = query.query_map([], |row| {
+        let (since, number) = (row.get(1)?, row.get(2)?);
+        Ok((SlotId(row.get(0)?), Waiting { since, number }))
+    })?;
     rows.collect()
 }
 
-/// Makes slots wait from now on.
+/// Makes slots wait from now on, as one allocation.
 pub(crate) fn allocate(conn: &Connection, slots: &[SlotId], at: i64) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO waiting (slot, since) VALUES (?1, ?2)
-               ON CONFLICT (slot) DO UPDATE SET since = excluded.since";
+    let number = next_allocation(conn)?;
+    let sql = "INSERT INTO waiting (slot, since, number) VALUES (?1, ?2, ?3)
+               ON CONFLICT (slot) DO UPDATE SET since = excluded.since, number = excluded.number";
     let mut query = conn.prepare(sql)?;
     for slot in slots {
-        query.execute(params![slot.0, at])?;
+        query.execute(params![slot.0, at, number])?;
+    }
+    Ok(())
+}
+
+/// Counts one more allocation.
+fn next_allocation(conn: &Connection) -> rusqlite::Result<i64> {
+    let sql = "UPDATE meta SET value = value + 1 WHERE key = 'allocations'
+               RETURNING CAST(value AS INTEGER)";
+    conn.query_row(sql, [], |row| row.get(0))
+}
+
+/// Makes slots of a dropped binding wait again. One that was allocated anew waits already, and for
+/// another pod: it stays as it is.
+pub(super) fn wait_again(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO waiting (slot, since, number) VALUES (?1, ?2, 0)
+               ON CONFLICT (slot) DO NOTHING";
+    let mut query = conn.prepare(sql)?;
+    for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
+        query.execute(params![slot.0, binding.request.at])?;
     }
     Ok(())
 }
@@ -40,6 +64,22 @@ pub(crate) fn slot_owner(conn: &Connection, slot: SlotId) -> rusqlite::Result<Op
         .optional()
 }
 
+/// Slots of a sandbox that no newer one has, and that do not wait for another pod.
+pub(crate) fn own_slots(
+    conn: &Connection,
+    sandbox: &SandboxId,
+) -> rusqlite::Result<BTreeSet<SlotId>> {
+    let sql = "SELECT slot FROM binding_rails AS own JOIN bindings USING (sandbox)
+               WHERE sandbox = ?1 AND slot IS NOT NULL
+               AND slot NOT IN (SELECT slot FROM waiting)
+               AND NOT EXISTS (
+                   SELECT 1 FROM binding_rails AS other JOIN bindings AS newer USING (sandbox)
+                   WHERE other.slot = own.slot AND newer.sequence > bindings.sequence)";
+    let mut query = conn.prepare(sql)?;
+    let rows = query.query_map([sandbox.as_str()], |row| row.get(0).map(SlotId))?;
+    rows.collect()
+}
+
 /// Pods by UID.
 pub(crate) fn pods(conn: &Connection) -> rusqlite::Result<Vec<KnownPod>> {
     let mut query = conn.prepare("SELECT uid, namespace, name, since FROM pods ORDER BY uid")?;
@@ -52,18 +92,37 @@ pub(crate) fn pods(conn: &Connection) -> rusqlite::Result<Vec<KnownPod>> {
     rows.collect()
 }
 
-/// Whether there was something to forget.
-pub(crate) fn forget_pod(conn: &Connection, uid: &PodUid) -> rusqlite::Result<bool> {
-    let gone = conn.execute("DELETE FROM pods WHERE uid = ?1", [uid.as_str()])?;
-    Ok(gone > 0)
+/// Whether the pod is known, by a row or by a binding.
+pub(crate) fn knows_pod(conn: &Connection, uid: &PodUid) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM pods WHERE uid = ?1)
+               OR EXISTS (SELECT 1 FROM bindings WHERE pod_uid = ?1)";
+    conn.query_row(sql, [uid.as_str()], |row| row.get(0))
+}
+
+/// Whether the pod is not known afterwards.
+pub(crate) fn forget_pod(conn: &Connection, uid: &PodUid, since: i64) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM pods WHERE uid = ?1 AND since = ?2
+               AND NOT EXISTS (SELECT 1 FROM bindings WHERE pod_uid = ?1)";
+    conn.execute(sql, params![uid.as_str(), since])?;
+    Ok(!knows_pod(conn, uid)?)
 }
 
 /// What a new binding means for its slots and its pod.
-pub(super) fn bound(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
-    // A slot that was allocated after the request came waits for another pod.
-    let mut query = conn.prepare("DELETE FROM waiting WHERE slot = ?1 AND since <= ?2")?;
+pub(super) fn bound(
+    conn: &Connection,
+    binding: &Binding,
+    seen: &BTreeMap<SlotId, i64>,
+) -> Result<(), Refused> {
+    let waits = waiting(conn)?;
+    let mut query = conn.prepare("DELETE FROM waiting WHERE slot = ?1")?;
     for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
-        query.execute(params![slot.0, binding.request.at])?;
+        // What was allocated since waits for another pod. What a new boot made wait has no number,
+        // and need not be seen.
+        let newest = waits.get(&slot).map_or(0, |waiting| waiting.number);
+        if newest > seen.get(&slot).copied().unwrap_or(0) {
+            return Err(Refused::GivenAway(slot));
+        }
+        query.execute([slot.0])?;
     }
     let Some(pod) = &binding.request.pod else {
         return Ok(());

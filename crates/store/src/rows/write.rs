@@ -3,15 +3,18 @@
 use super::{freed, slots};
 use crate::error::Conflict;
 use crate::types::{Binding, BootId, BoundRail, Decision, Lease, NetnsId, Request, State};
-use podrail_core::ids::SandboxId;
+use podrail_core::ids::{SandboxId, SlotId};
 use podrail_core::ipam::{Cursors, PoolName};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Why a decision was not written.
 pub(crate) enum Refused {
     /// It gives away what is taken.
     Conflict(Conflict),
+    /// A slot was allocated after the request had looked.
+    GivenAway(SlotId),
     /// SQLite failed.
     Sqlite(rusqlite::Error),
 }
@@ -30,7 +33,10 @@ pub(crate) fn decision(
     boot: &BootId,
 ) -> Result<Binding, Refused> {
     let binding = Binding {
-        request: request.clone(),
+        request: Request {
+            seen: BTreeMap::new(),
+            ..request.clone()
+        },
         state: State::Pending,
         boot: boot.clone(),
         sequence: next_sequence(conn)?,
@@ -47,7 +53,7 @@ pub(crate) fn decision(
         lease(conn, &request.sandbox, one)?;
     }
     freed::lease_again(conn, &request.sandbox)?;
-    slots::bound(conn, &binding)?;
+    slots::bound(conn, &binding, &request.seen)?;
     for (pool, cursors) in &decision.cursors {
         set_cursors(conn, pool, *cursors)?;
     }
@@ -87,10 +93,8 @@ pub(crate) fn enter_boot(conn: &Connection, boot: &BootId) -> rusqlite::Result<V
     for binding in &stale {
         free(conn, binding)?;
         // The kubelet's checkpoint still has them, so their pods come back without `Allocate`.
-        let slots: Vec<_> = binding.rails.iter().filter_map(|rail| rail.slot).collect();
-        super::allocate(conn, &slots, binding.request.at)?;
+        slots::wait_again(conn, binding)?;
     }
-    super::setup::forget_slots(conn)?;
     conn.execute(
         "INSERT INTO meta (key, value) VALUES ('boot', ?1)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -118,6 +122,7 @@ fn bare_binding(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
         gpus,
         pod,
         at,
+        seen: _,
     } = &binding.request;
     let number = |part: fn(NetnsId) -> u64| netns_id.map(|id| part(id).cast_signed());
     let gpus: Vec<_> = gpus.iter().map(ToString::to_string).collect();

@@ -22,9 +22,13 @@ CREATE UNIQUE INDEX binding_rails_slot ON binding_rails (slot, sandbox) WHERE sl
 -- Slots that the kubelet has allocated and that no sandbox was bound to since. Outlives boots: the
 -- kubelet does not allocate again what its checkpoint has.
 CREATE TABLE waiting (
-    slot  INTEGER PRIMARY KEY CHECK (slot BETWEEN 0 AND 65535),
-    since INTEGER NOT NULL                  -- seconds since 1970
+    slot   INTEGER PRIMARY KEY CHECK (slot BETWEEN 0 AND 65535),
+    since  INTEGER NOT NULL,                -- seconds since 1970
+    number INTEGER NOT NULL                 -- of the allocation; 0 if a new boot made it wait again
 ) STRICT;
+
+-- Counts allocations over the life of the file, so that of two of one slot the newer is known.
+INSERT INTO meta (key, value) VALUES ('allocations', '0');
 
 -- Pods that had slots bound on this node. Outlives bindings and boots.
 CREATE TABLE pods (

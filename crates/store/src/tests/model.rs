@@ -67,9 +67,12 @@ struct Model {
     boot: u32,
     /// Bindings so far.
     sequence: i64,
-    waiting: BTreeMap<SlotId, i64>,
+    waiting: BTreeMap<SlotId, Waiting>,
+    allocations: i64,
     known: BTreeSet<String>,
     slots: u16,
+    /// The boot that `slots` is of.
+    slots_boot: u32,
 }
 
 fn v4(number: usize) -> IpAddr {
@@ -101,9 +104,16 @@ impl Model {
             boot: 1,
             sequence: 0,
             waiting,
+            allocations: 0,
             known,
             slots: 0,
+            slots_boot: 1,
         }
+    }
+
+    fn seen(&self) -> BTreeMap<SlotId, i64> {
+        let waiting = self.waiting.iter();
+        waiting.map(|(slot, row)| (*slot, row.number)).collect()
     }
 
     fn free_rails(&self) -> Vec<(u16, u16)> {
@@ -202,6 +212,7 @@ fn reserve(
     let pod = (who % 3 > 0).then(|| pod_ref(&format!("pod-{}", who % 3)));
     let request = Request {
         pod,
+        seen: model.seen(),
         ..request(&name, fingerprint)
     };
     let found = store.reserve(&request, |held| {
@@ -256,24 +267,47 @@ fn assert_slots(model: &Model, store: &Store, looked: &ReadOnly) {
         let owner = store.slot_owner(SlotId(slot)).unwrap();
         assert_eq!(owner.as_ref(), newest.map(|(who, _)| who));
         assert_eq!(looked.slot_owner(SlotId(slot)), owner.as_ref());
+        for who in model.held.keys() {
+            let own = store.own_slots(who).unwrap().contains(&SlotId(slot));
+            let waits = model.waiting.contains_key(&SlotId(slot));
+            assert_eq!(
+                own,
+                owner.as_ref() == Some(who) && !waits,
+                "{slot} of {who}"
+            );
+        }
     }
 }
 
 fn forget_pod(model: &mut Model, store: &mut Store, pod: u8) {
     let uid = pod_ref(&format!("pod-{pod}")).uid;
-    let known = model.known.remove(uid.as_str());
-    assert_eq!(store.forget_pod(&uid).unwrap(), known);
+    let mut pods = model.held.values().filter_map(|entry| entry.pod.as_ref());
+    let holds = pods.any(|pod| pod.uid == uid);
+    if !holds {
+        model.known.remove(uid.as_str());
+    }
+    let since = request("any", "").at;
+    assert_eq!(store.forget_pod(&uid, since).unwrap(), !holds);
+    assert_eq!(store.knows_pod(&uid).unwrap(), holds);
 }
 
 fn allocate(model: &mut Model, store: &mut Store, slots: &[u16]) {
     let at = i64::from(model.boot) * 100 + model.sequence;
     store.allocate(&ids(slots), at).unwrap();
+    model.allocations += 1;
+    let row = Waiting {
+        since: at,
+        number: model.allocations,
+    };
     model
         .waiting
-        .extend(ids(slots).into_iter().map(|slot| (slot, at)));
+        .extend(ids(slots).into_iter().map(|slot| (slot, row)));
 }
 
 fn grow(model: &mut Model, store: &mut Store, slots: u16) {
+    if std::mem::replace(&mut model.slots_boot, model.boot) != model.boot {
+        model.slots = 0;
+    }
     model.slots = model.slots.max(slots);
     assert_eq!(store.grow_slots(slots).unwrap(), model.slots);
 }
@@ -316,14 +350,18 @@ fn reopen(path: &Path, model: &mut Model, store: Store) -> Store {
 fn new_boot(path: &Path, model: &mut Model, store: Store) -> Store {
     drop(store);
     model.boot += 1;
-    model.slots = 0;
     let opened = Store::open(path, &boot(model.boot)).unwrap();
     let dropped = std::mem::take(&mut model.held);
     assert_eq!(entries(&opened.dropped), dropped);
     dropped.values().for_each(|entry| model.free(entry));
     let slots = dropped.values().flat_map(|entry| &entry.slots);
-    let at = request("any", "").at;
-    model.waiting.extend(slots.map(|slot| (SlotId(*slot), at)));
+    let row = Waiting {
+        since: request("any", "").at,
+        number: 0,
+    };
+    for slot in slots {
+        model.waiting.entry(SlotId(*slot)).or_insert(row);
+    }
     opened.store
 }
 
