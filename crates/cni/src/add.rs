@@ -9,14 +9,14 @@ use podrail_core::attachment::{Means, PodWish, decide_pod};
 use podrail_core::ids::{SandboxId, SlotId};
 use podrail_core::ipam::Pool;
 use podrail_core::networks::Wanted;
-use podrail_core::pods::PodRef;
+use podrail_core::pods::{Other, PodRef};
 use podrail_core::topology::Topology;
 use podrail_netlink::NetNs;
 use podrail_node::{
     CdiFiles, Deadline, NodeError, Session, Settings, Sight, collect_garbage, foreign_netns, held,
     kept, netns_id, now, previous_rp_filter, topology_now,
 };
-use podrail_store::{BootId, ReadOnly, Request, Setup, Snapshot, Store};
+use podrail_store::{Binding, BootId, ReadOnly, Request, Setup, Snapshot, Store};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -113,19 +113,30 @@ fn without_setup(conf: &NetConf, state: &Path, pod: &PodRef) -> Result<Vec<Strin
     ))
 }
 
-/// Slots that wait: those that were bound before a power cut do so again.
+/// Slots that wait: those that were bound before a power cut, and not since, do so again.
 fn waiting(read: &ReadOnly, boot: &BootId) -> BTreeSet<SlotId> {
-    let of_earlier_boots = read.list().iter().filter(|binding| binding.boot != *boot);
-    let bound = of_earlier_boots
-        .flat_map(|binding| binding.rails.iter())
-        .filter_map(|rail| rail.slot);
-    read.waiting().keys().copied().chain(bound).collect()
+    let (now, earlier): (Vec<&Binding>, Vec<_>) = read
+        .list()
+        .iter()
+        .partition(|binding| binding.boot == *boot);
+    let (now, earlier) = (slots_of(&now), slots_of(&earlier));
+    let again = earlier.difference(&now);
+    read.waiting().keys().chain(again).copied().collect()
+}
+
+fn slots_of(bindings: &[&Binding]) -> BTreeSet<SlotId> {
+    let rails = bindings.iter().flat_map(|binding| &binding.rails);
+    rails.filter_map(|rail| rail.slot).collect()
 }
 
 /// What waited before the kubelet was asked: what was allocated since may be of another pod.
 fn seen(read: &ReadOnly) -> BTreeMap<SlotId, i64> {
     let waiting = read.waiting().iter();
     waiting.map(|(slot, row)| (*slot, row.number)).collect()
+}
+
+fn sandbox_of(binding: &Binding) -> SandboxId {
+    binding.request.sandbox.clone()
 }
 
 fn topology(
@@ -148,6 +159,8 @@ struct Job {
     netns: NetNs,
     networks: Wanted,
     request: Request,
+    /// Sandboxes that were bound before the kubelet was asked.
+    bound: BTreeSet<SandboxId>,
 }
 
 impl Job {
@@ -185,6 +198,7 @@ impl Job {
             netns,
             networks,
             request,
+            bound: read.list().iter().map(sandbox_of).collect(),
         })
     }
 
@@ -250,8 +264,17 @@ impl Job {
             previous_rp_filter: previous_rp_filter(&self.netns, snapshot),
         };
         let held = held(snapshot, &self.topology, self.pool.name());
-        let decided = decide_pod(&means, &held, &wish, &wants.others)?;
+        let others = Other::without(&wants.others, &self.bound_since(snapshot));
+        let decided = decide_pod(&means, &held, &wish, &others)?;
         Ok(kept(&decided, snapshot, self.pool.name()))
+    }
+
+    /// Slots of pods that were bound while this one waited for the lock or the kubelet.
+    fn bound_since(&self, snapshot: &Snapshot) -> BTreeSet<SlotId> {
+        let new = snapshot.holdings.iter();
+        let new = new.filter(|holding| !self.bound.contains(&holding.sandbox));
+        let rails = new.flat_map(|holding| &holding.rails);
+        rails.filter_map(|rail| rail.slot).collect()
     }
 
     fn collect(&self, until: Deadline, notes: &mut Vec<String>) -> usize {

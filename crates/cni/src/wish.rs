@@ -4,11 +4,10 @@ use crate::failure::{from_networks, from_pods};
 use crate::kubelet::Told;
 use crate::protocol::{CniError, Code};
 use podrail_core::attachment::Part;
-use podrail_core::binding::Demand;
 use podrail_core::gpus::devices::{self, GrantedGpus, MigParents};
 use podrail_core::ids::{ResourceName, SlotId};
 use podrail_core::networks::{self, Wanted};
-use podrail_core::pods::{Admitted, DeviceGrant, PodRef};
+use podrail_core::pods::{Admitted, DeviceGrant, Other, PodRef};
 use podrail_core::topology::Topology;
 use podrail_node::Settings;
 use std::collections::BTreeSet;
@@ -20,7 +19,7 @@ pub(crate) struct PodWants {
     /// Its containers' shares; none if it has no slots.
     pub(crate) parts: Vec<Part>,
     /// What other admitted pods wait for.
-    pub(crate) others: Vec<Demand>,
+    pub(crate) others: Vec<Other>,
     /// What its user is to know.
     pub(crate) notes: Vec<String>,
 }

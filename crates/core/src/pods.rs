@@ -12,7 +12,7 @@ mod containers;
 mod error;
 mod note;
 
-pub use admitted::{Admitted, Own};
+pub use admitted::{Admitted, Other, Own};
 pub use containers::Lookup;
 pub use error::PodsError;
 pub use note::Note;

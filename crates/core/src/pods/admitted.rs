@@ -29,6 +29,29 @@ pub struct Own {
     pub notes: Vec<Note>,
 }
 
+/// What a container of another pod waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// Its wish.
+    pub demand: Demand,
+    /// The slots that wait for it.
+    pub slots: BTreeSet<SlotId>,
+}
+
+impl Other {
+    /// The wishes that are left when these slots have been bound since: their rails are held by
+    /// now, and must not be kept free for them once more.
+    #[must_use]
+    pub fn without(others: &[Self], bound: &BTreeSet<SlotId>) -> Vec<Demand> {
+        let left = others.iter().filter(|other| other.slots.is_disjoint(bound));
+        left.map(|other| other.demand.clone()).collect()
+    }
+
+    fn order(&self) -> (&[usize], u16) {
+        (&self.demand.gpus, self.demand.rails)
+    }
+}
+
 impl<'a> Admitted<'a> {
     /// The slots and GPUs of a pod, by container.
     ///
@@ -59,7 +82,7 @@ impl<'a> Admitted<'a> {
     /// Slots that nobody has are left out: the mark of a waiting slot goes after what it stands
     /// for, so it may be of a pod that is gone. The order is that of the demands, not the kubelet's.
     #[must_use]
-    pub fn others(&self, own: &Own, waiting: &BTreeSet<SlotId>, gpus: Lookup<'_>) -> Vec<Demand> {
+    pub fn others(&self, own: &Own, waiting: &BTreeSet<SlotId>, gpus: Lookup<'_>) -> Vec<Other> {
         let own_slots: BTreeSet<SlotId> = own.parts.iter().flat_map(|p| p.slots.clone()).collect();
         let mut left: BTreeSet<SlotId> = waiting.difference(&own_slots).copied().collect();
         let mut demands = vec![];
@@ -73,7 +96,7 @@ impl<'a> Admitted<'a> {
             _ = containers::add(&mut containers, grants, self.counted(), true);
             demands.extend(waiting_parts(&containers, &mut left, gpus));
         }
-        demands.sort_by(|a: &Demand, b| (&a.gpus, a.rails).cmp(&(&b.gpus, b.rails)));
+        demands.sort_by(|a: &Other, b| a.order().cmp(&b.order()));
         demands
     }
 
@@ -222,7 +245,7 @@ fn waiting_parts(
     containers: &Containers,
     left: &mut BTreeSet<SlotId>,
     gpus: Lookup<'_>,
-) -> Vec<Demand> {
+) -> Vec<Other> {
     let gpus = PodGpus::new(containers, gpus);
     let mut demands = vec![];
     for container in containers.values() {
@@ -231,7 +254,10 @@ fn waiting_parts(
             continue;
         }
         left.retain(|slot| !slots.contains(slot));
-        demands.push(part("", slots, gpus.of(container)).demand());
+        demands.push(Other {
+            slots: slots.iter().copied().collect(),
+            demand: part("", slots, gpus.of(container)).demand(),
+        });
     }
     demands
 }

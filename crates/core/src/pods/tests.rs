@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::attachment::Part;
-use crate::binding::bind;
 use crate::binding::tests::nodes::{b4_8, demand, indexes, node};
+use crate::binding::{Demand, bind};
 use crate::gpus::devices::{MigParents, granted};
 use crate::ids::{ResourceName, SlotId};
 use proptest::prelude::*;
@@ -333,7 +333,7 @@ fn others_that_wait() {
         ask(list, Some(&checkpoint), |admitted| {
             let own = admitted.own(&pod("job", "u-job"), &lookup).unwrap();
             assert_eq!(lines(&own), ["main gpus 1 slots 2"]);
-            admitted.others(&own, &waiting, &lookup)
+            demands(&admitted.others(&own, &waiting, &lookup))
         })
     };
     let expected = [
@@ -375,11 +375,37 @@ fn the_posts_jobs_do_not_take_each_others_rails() {
                 .own(&pod(name, &format!("u-{name}")), &lookup)
                 .unwrap();
             let others = admitted.others(&own, &waiting, &lookup);
-            (own, others)
+            (own, demands(&others))
         });
         let plan = bind(&node(&topology), &own.parts[0].demand(), &others).unwrap();
         assert_eq!(indexes(&plan.own), expected);
     }
+}
+
+fn demands(others: &[Other]) -> Vec<Demand> {
+    Other::without(others, &BTreeSet::new())
+}
+
+#[test]
+fn what_was_bound_since_is_not_waited_for_twice() {
+    let list = [
+        listed(
+            "near",
+            vec![grant("main", RAIL, &[2, 3]), grant("main", GPU, &[1])],
+        ),
+        listed(
+            "far",
+            vec![grant("main", RAIL, &[4]), grant("main", GPU, &[7])],
+        ),
+    ];
+    let waiting: BTreeSet<SlotId> = (0..8).map(SlotId).collect();
+    let own = Own::default();
+    let others = ask(&list, None, |admitted| {
+        admitted.others(&own, &waiting, &lookup)
+    });
+    assert_eq!(demands(&others), [demand(&[1], 2), demand(&[7], 1)]);
+    let bound = [SlotId(2), SlotId(3), SlotId(6)].into();
+    assert_eq!(Other::without(&others, &bound), [demand(&[7], 1)]);
 }
 
 fn any_grant() -> impl Strategy<Value = DeviceGrant> {
@@ -432,10 +458,10 @@ proptest! {
         let distinct: BTreeSet<SlotId> = slots.iter().copied().collect();
         prop_assert_eq!(slots.len(), distinct.len());
         prop_assert!(slots.iter().all(|slot| slot.0 < 16));
-        let others = ask(&list, checkpoint.as_deref(), |all| all.others(found, &waiting, &lookup));
+        let others = ask(&list, checkpoint.as_deref(), |all| demands(&all.others(found, &waiting, &lookup)));
         let wanted: usize = others.iter().map(|other| usize::from(other.rails)).sum();
         prop_assert!(wanted <= waiting.difference(&distinct).count());
-        let backwards = ask(&backwards, checkpoint.as_deref(), |all| all.others(found, &waiting, &lookup));
+        let backwards = ask(&backwards, checkpoint.as_deref(), |all| demands(&all.others(found, &waiting, &lookup)));
         let total: usize = backwards.iter().map(|other| usize::from(other.rails)).sum();
         prop_assert_eq!(wanted, total);
     }
