@@ -23,7 +23,9 @@ pub(crate) fn check(call: &Call, conf: &NetConf) -> Result<Answer, CniError> {
     };
     let mut found = in_the_kernel(call, binding)?;
     let files = CdiFiles::of_others(&places.cdi);
-    let newest = |slot| read.slot_owner(slot) == Some(&sandbox);
+    // A slot that waits was given to another pod, whose Allocate has removed the file.
+    let newest =
+        |slot| read.slot_owner(slot) == Some(&sandbox) && !read.waiting().contains_key(&slot);
     found.extend(files.missing(binding, newest).map_err(|error| {
         CniError::new(Code::Io, error.to_string())
             .details(details(&error, error.hint().map(str::to_owned)))
