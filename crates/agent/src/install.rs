@@ -7,11 +7,14 @@ mod binary;
 mod conflist;
 mod dir;
 mod plan;
+mod standing;
 
-pub use conflist::{PLUGIN, PluginSettings};
-pub use plan::{ConfFile, Plan, Standing, Step, Why, plan, unplan};
+pub use conflist::PLUGIN;
+pub use plan::{ConfFile, Plan, Step, plan, unplan};
+pub use standing::{Standing, Why};
 
 use dir::Dir;
+use podrail_node::Places;
 use std::io;
 use std::path::PathBuf;
 
@@ -111,7 +114,7 @@ pub struct Installer {
     /// The runtime's directory of CNI configurations.
     pub conf_dir: PathBuf,
     /// What the plugin is told.
-    pub settings: PluginSettings,
+    pub places: Places,
 }
 
 impl Installer {
@@ -138,7 +141,7 @@ impl Installer {
     pub fn chain(&self) -> Result<Chained, InstallError> {
         let dir = Dir::open(&self.conf_dir)?;
         dir.sweep_all(&plan::all_names())?;
-        let Plan { steps, standing } = plan(&dir.configurations()?, &self.settings);
+        let Plan { steps, standing } = plan(&dir.configurations()?, &self.places);
         steps.iter().try_for_each(|step| dir.carry_out(step))?;
         Ok(Chained { steps, standing })
     }

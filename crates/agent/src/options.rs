@@ -1,8 +1,9 @@
 //! What the agent is told at its start.
 
 use crate::http::DEFAULT_LISTEN;
-use crate::install::{Installer, PluginSettings};
+use crate::install::Installer;
 use podrail_kubelet::plugin::DEFAULT_DIRECTORY;
+use podrail_node::Places;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub struct Options {
     /// The kubelet's directory for device plugins.
     pub device_plugins: PathBuf,
     /// What the plugin is told as well: state file, kubelet, CDI.
-    pub paths: PluginSettings,
+    pub paths: Places,
     /// The delivered `podrail-cni`; `None`: program and chain are somebody else's matter.
     pub plugin: Option<PathBuf>,
     /// The runtime's directory of CNI programs.
@@ -39,7 +40,7 @@ impl Default for Options {
             config: None,
             node_addresses: vec![],
             device_plugins: DEFAULT_DIRECTORY.into(),
-            paths: PluginSettings::default(),
+            paths: Places::default(),
             plugin: None,
             cni_bin: "/opt/cni/bin".into(),
             cni_conf: "/etc/cni/net.d".into(),
@@ -56,7 +57,7 @@ impl Options {
             source: self.plugin.clone()?,
             bin_dir: self.cni_bin.clone(),
             conf_dir: self.cni_conf.clone(),
-            settings: self.paths.clone(),
+            places: self.paths.clone(),
         })
     }
 

@@ -7,15 +7,13 @@ mod config;
 mod env;
 mod error;
 
-pub use config::{Attachment, NetConf, Settings, parse};
+pub use config::{Attachment, NetConf, parse};
 pub use env::{Call, Command, PodArgs};
 pub use error::{CniError, Code};
+/// What the plugin shares with the agent, which writes its configuration.
+pub use podrail_node::{CNI_VERSIONS as VERSIONS, Places as Settings};
 
 use serde::Serialize;
-
-/// Versions of the protocol that this plugin speaks. 0.3.x has no CHECK, but many clusters' own
-/// plugins are still configured with it, and a chain has one version.
-pub const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
 /// Spoken where the caller's version is not known (an unreadable configuration).
 pub const NEWEST: &str = "1.1.0";

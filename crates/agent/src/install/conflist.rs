@@ -1,43 +1,16 @@
 //! A network configuration as libcni reads it, and our copy of it. Values are kept as the text
 //! they came as, so that a copy differs in nothing but our entry.
 
+use podrail_node::{CNI_VERSIONS, Places};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
-use std::path::PathBuf;
 
 /// Type, and so file name, of our plugin.
 pub const PLUGIN: &str = "podrail-cni";
 /// Field of a copy that names its original; libcni skips fields that it does not know.
 pub(super) const MARKER: &str = "podrail.io/copy-of";
-/// Versions of the protocol that our plugin speaks; the whole chain is called with one.
-const SPOKEN: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
-
-/// Where the plugin finds things. What differs from the defaults is written into its entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PluginSettings {
-    /// State file.
-    pub state: PathBuf,
-    /// Socket of the kubelet's PodResources.
-    pub pod_resources: PathBuf,
-    /// Checkpoint of the kubelet's device manager.
-    pub checkpoint: PathBuf,
-    /// Where the runtime looks for CDI files.
-    pub cdi: PathBuf,
-}
-
-impl Default for PluginSettings {
-    fn default() -> Self {
-        Self {
-            state: "/var/lib/podrail/state.db".into(),
-            pod_resources: "/var/lib/kubelet/pod-resources/kubelet.sock".into(),
-            checkpoint: "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint".into(),
-            cdi: "/var/run/cdi".into(),
-        }
-    }
-}
-
 /// Fields of an object in their order. The same key twice: the last counts, as in Go.
 #[derive(Debug)]
 struct Fields(Vec<(String, Box<RawValue>)>);
@@ -140,8 +113,8 @@ impl Network {
         let one: Option<String> = self.fields.read("cniVersion")?;
         let more: Option<Vec<String>> = self.fields.read("cniVersions")?;
         let all: Vec<String> = one.into_iter().chain(more.unwrap_or_default()).collect();
-        let spoken = SPOKEN.join(", ");
-        match all.iter().find(|v| !SPOKEN.contains(&v.as_str())) {
+        let spoken = CNI_VERSIONS.join(", ");
+        match all.iter().find(|v| !CNI_VERSIONS.contains(&v.as_str())) {
             Some(other) => Err(format!("cniVersion {other} is not one of {spoken}")),
             None if all.is_empty() => Err(format!("it has no cniVersion (one of {spoken})")),
             None => Ok(()),
@@ -189,28 +162,14 @@ fn types(plugins: &[Box<RawValue>]) -> Result<Vec<String>, String> {
 }
 
 /// Our entry of the list.
-pub(super) fn entry(settings: &PluginSettings) -> String {
-    let default = PluginSettings::default();
-    let paths = [
-        ("state", &settings.state, &default.state),
-        (
-            "podResources",
-            &settings.pod_resources,
-            &default.pod_resources,
-        ),
-        ("checkpoint", &settings.checkpoint, &default.checkpoint),
-        ("cdi", &settings.cdi, &default.cdi),
-    ];
+pub(super) fn entry(places: &Places) -> String {
     let mut text = format!(
         "{{\"type\": {}, \"capabilities\": {{\"io.kubernetes.cri.pod-annotations\": true}}",
         json(&PLUGIN)
     );
-    for (key, path, _) in paths.iter().filter(|(_, path, default)| path != default) {
-        text.push_str(&format!(
-            ", {}: {}",
-            json(key),
-            json(&path.to_string_lossy())
-        ));
+    for (field, path) in places.unusual() {
+        let path = path.to_string_lossy();
+        text.push_str(&format!(", {}: {}", json(&field), json(&path)));
     }
     text.push('}');
     text

@@ -1,12 +1,14 @@
 //! What has to happen in the directory of CNI configurations. Pure.
 //!
 //! Runtimes load the first file in bytewise order that ends with `.conf`, `.conflist` or `.json`
-//! (containerd `go-cni`, CRI-O `ocicni`). The rule here: **with Podrail the node is ready exactly
-//! when it would be without**. So ours is a copy of that first file, and goes when the first file
-//! goes or is broken.
+//! (containerd `go-cni`, CRI-O `ocicni`). The rule here: **Podrail makes no node ready or NotReady by
+//! itself**. So ours is a copy of that first file, and goes when the first file goes. While the first
+//! file is broken, a copy stays: go-cni fails at the first invalid file that it comes to, and it does
+//! not come to a second. A plugin that rewrites its file in place would find the node NotReady.
 
-use super::conflist::{Network, PluginSettings, Reference, entry, refers_to_ours};
-use std::fmt;
+use super::conflist::{Network, Reference, entry, refers_to_ours};
+use super::standing::{Standing, Why};
+use podrail_node::Places;
 
 /// Names that a copy may have: the first that sorts before the original. `+`, `-` and `.` sort
 /// before digits and letters.
@@ -48,92 +50,6 @@ pub enum Step {
     },
 }
 
-/// How Podrail stands in the chain once the steps are done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Our copy is what runtimes load.
-    Chained {
-        /// Our file.
-        file: String,
-        /// What it is a copy of.
-        original: String,
-    },
-    /// Multus is what runtimes load, and it delegates to our copy.
-    BelowMultus {
-        /// Our file.
-        file: String,
-        /// What it is a copy of.
-        original: String,
-    },
-    /// Somebody has put our plugin into the cluster's configuration.
-    ByHand {
-        /// Their file.
-        file: String,
-    },
-    /// Nothing of ours is there.
-    Waiting(Why),
-}
-
-/// Why there is nothing to chain to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    /// There is no configuration.
-    NoConfiguration,
-    /// The first file is unusable.
-    Unusable {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// No name of ours sorts before it.
-    SortsFirst {
-        /// The file.
-        file: String,
-    },
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoConfiguration => write!(
-                f,
-                "the cluster's network plugin has not written a configuration"
-            ),
-            Self::Unusable { file, reason } => write!(f, "{file} cannot be used: {reason}"),
-            Self::SortsFirst { file } => write!(
-                f,
-                "{file} sorts before any name that Podrail may use: rename it, or add \
-                 {{\"type\": \"podrail-cni\"}} to it"
-            ),
-        }
-    }
-}
-
-impl Standing {
-    /// Whether pods get to our plugin.
-    #[must_use]
-    pub fn is_installed(&self) -> bool {
-        !matches!(self, Self::Waiting(_))
-    }
-}
-
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Chained { file, original } => write!(f, "{file} chains after {original}"),
-            Self::BelowMultus { file, original } => {
-                write!(
-                    f,
-                    "Multus delegates to {file}, which chains after {original}"
-                )
-            }
-            Self::ByHand { file } => write!(f, "{file} already lists podrail-cni: left alone"),
-            Self::Waiting(why) => write!(f, "not chained: {why}"),
-        }
-    }
-}
-
 /// What to do, in this order, and where it leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -149,10 +65,11 @@ pub struct Plan {
 /// Twice: the plan for a directory in which a plan was carried out has no steps. Files that are
 /// not ours are never in a step.
 #[must_use]
-pub fn plan(files: &[ConfFile], settings: &PluginSettings) -> Plan {
+pub fn plan(files: &[ConfFile], places: &Places) -> Plan {
     let dir = Dir::sort(files);
     match dir.choose() {
-        Ok(choice) => dir.carry_out(&choice, settings),
+        Ok(choice) => dir.carry_out(&choice, places),
+        Err(Standing::Waiting(why @ Why::Broken { .. })) => dir.keep(why),
         Err(standing) => Plan {
             steps: dir.remove_all_but(None),
             standing,
@@ -293,8 +210,8 @@ impl<'a> Dir<'a> {
         })
     }
 
-    fn carry_out(&self, choice: &Choice, settings: &PluginSettings) -> Plan {
-        let ours = entry(settings);
+    fn carry_out(&self, choice: &Choice, places: &Places) -> Plan {
+        let ours = entry(places);
         let text = choice.network.copy(&choice.original, Some(&ours));
         let mut steps = self.write(&choice.file, text);
         steps.extend(self.remove_all_but(Some(&choice.file)));
@@ -302,6 +219,26 @@ impl<'a> Dir<'a> {
         let standing = match choice.below_multus {
             true => Standing::BelowMultus { file, original },
             false => Standing::Chained { file, original },
+        };
+        Plan { steps, standing }
+    }
+
+    /// Leaves the copy that runtimes load, if its original is still there.
+    fn keep(&self, why: Why) -> Plan {
+        let kept = self.ours.iter().find_map(|file| {
+            let network = usable(file).ok().filter(Network::has_ours)?;
+            let original = network.copy_of()?;
+            let stands = self.others.iter().any(|other| other.name == original);
+            stands.then(|| (file.name.clone(), original))
+        });
+        let steps = self.remove_all_but(kept.as_ref().map(|(file, _)| file.as_str()));
+        let standing = match kept {
+            Some((file, original)) => Standing::Kept {
+                file,
+                original,
+                why,
+            },
+            None => Standing::Waiting(why),
         };
         Plan { steps, standing }
     }
@@ -340,7 +277,10 @@ fn usable(file: &ConfFile) -> Result<Network, Standing> {
     content
         .map_err(Clone::clone)
         .and_then(|text| Network::parse(&file.name, text))
-        .map_err(|reason| unusable(file, reason))
+        .map_err(|reason| {
+            let file = file.name.clone();
+            Standing::Waiting(Why::Broken { file, reason })
+        })
 }
 
 fn unusable(file: &ConfFile, reason: String) -> Standing {

@@ -38,7 +38,7 @@ impl Node {
                 source: path("podrail-cni"),
                 bin_dir: path("bin"),
                 conf_dir: path("net.d"),
-                settings: PluginSettings::default(),
+                places: Places::default(),
             },
             _dir: dir,
         };
@@ -199,7 +199,7 @@ fn ours_follows_the_first_configuration() {
 }
 
 #[test]
-fn a_broken_first_configuration_is_not_hidden() {
+fn a_broken_configuration_is_told_and_a_copy_stays() {
     let many = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     for (broken, word) in [
         ("", "EOF"),
@@ -226,6 +226,70 @@ fn a_broken_first_configuration_is_not_hidden() {
             r#"{"cniVersion": "1.0.0", "plugins": [{"type": "a"}]}"#,
             "no name",
         ),
+        (many.as_str(), "JSON"),
+    ] {
+        let node = Node::new(&[("20-later.conflist", CALICO)]);
+        node.chain();
+        let before = node.loaded();
+        node.put("10-broken.conflist", broken);
+        let standing = node.chain();
+        let said = standing.to_string();
+        assert!(standing.is_installed() && !standing.is_current(), "{said}");
+        assert!(said.contains("10-broken.conflist"), "{said}");
+        assert!(said.contains(word), "{said}");
+        assert_eq!(node.loaded(), before);
+        // On a node that never had a copy there is nothing to keep.
+        let node = Node::new(&[("10-broken.conflist", broken), ("20-x.conflist", CALICO)]);
+        let standing = node.chain();
+        assert!(
+            matches!(standing, Standing::Waiting(Why::Broken { .. })),
+            "{standing}"
+        );
+        assert_eq!(node.files().len(), 2);
+    }
+}
+
+#[test]
+fn a_rewrite_in_place_does_not_make_the_node_not_ready() {
+    let node = Node::new(&[("10-calico.conflist", CALICO)]);
+    node.chain();
+    for half in ["", &CALICO[..CALICO.len() / 2]] {
+        node.put("10-calico.conflist", half);
+        let standing = node.chain();
+        assert!(matches!(standing, Standing::Kept { .. }), "{standing}");
+        assert_eq!(node.loaded_types(), ["calico", "portmap", "podrail-cni"]);
+    }
+    node.put("10-calico.conflist", &CALICO.replace("1500", "9000"));
+    chained(&node.chain());
+    assert_eq!(node.loaded().unwrap().1["plugins"][0]["mtu"], 9000);
+    // Broken and then gone is gone.
+    node.put("10-calico.conflist", "");
+    node.chain();
+    node.remove("10-calico.conflist");
+    assert_eq!(node.chain(), Standing::Waiting(Why::NoConfiguration));
+    assert_eq!(node.files().len(), 0);
+}
+
+#[test]
+fn a_copy_of_what_is_gone_does_not_hide_what_is_broken() {
+    let node = Node::new(&[("10-calico.conflist", CALICO)]);
+    node.chain();
+    node.put("20-other.conflist", "{");
+    node.remove("10-calico.conflist");
+    let standing = node.chain();
+    assert!(
+        matches!(standing, Standing::Waiting(Why::Broken { .. })),
+        "{standing}"
+    );
+    assert_eq!(
+        node.files().keys().collect::<Vec<_>>(),
+        ["20-other.conflist"]
+    );
+}
+
+#[test]
+fn a_version_that_the_plugin_does_not_speak_ends_the_chain() {
+    for (first, word) in [
         (
             r#"{"name": "a", "plugins": [{"type": "a"}]}"#,
             "no cniVersion",
@@ -238,15 +302,17 @@ fn a_broken_first_configuration_is_not_hidden() {
             r#"{"name": "a", "cniVersion": "1.0.0", "cniVersions": ["1.0.0", "9.0.0"], "plugins": [{"type": "a"}]}"#,
             "9.0.0",
         ),
-        (many.as_str(), "JSON"),
     ] {
         let node = Node::new(&[("20-later.conflist", CALICO)]);
         node.chain();
-        node.put("10-broken.conflist", broken);
+        node.put("10-first.conflist", first);
         let standing = node.chain();
         let said = standing.to_string();
-        assert!(matches!(standing, Standing::Waiting(_)), "{said}");
-        assert!(said.contains("10-broken.conflist"), "{said}");
+        assert!(
+            matches!(standing, Standing::Waiting(Why::Unusable { .. })),
+            "{said}"
+        );
+        assert!(said.contains("10-first.conflist"), "{said}");
         assert!(said.contains(word), "{said}");
         assert_eq!(node.files().len(), 2, "ours is gone: {said}");
     }
@@ -278,8 +344,8 @@ fn a_foreign_file_with_our_name_is_foreign() {
 #[test]
 fn the_entry_has_what_differs_from_the_defaults() {
     let mut node = Node::new(&[("10-calico.conflist", CALICO)]);
-    node.installer.settings.cdi = "/etc/cdi".into();
-    node.installer.settings.state = "/srv/\"state\".db".into();
+    node.installer.places.cdi = "/etc/cdi".into();
+    node.installer.places.state = "/srv/\"state\".db".into();
     node.chain();
     let (_, copy) = node.loaded().unwrap();
     let expected = serde_json::json!({

@@ -1,7 +1,7 @@
 //! What the runtime writes on standard input.
 
-use super::VERSIONS;
 use super::error::{CniError, Code};
+use super::{Settings, VERSIONS};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -14,30 +14,6 @@ use std::path::PathBuf;
 pub struct NetConf {
     version: String,
     fields: BTreeMap<String, Box<RawValue>>,
-}
-
-/// Where this plugin finds things; each has a default.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// State file.
-    pub state: PathBuf,
-    /// Socket of the kubelet's PodResources.
-    pub pod_resources: PathBuf,
-    /// Checkpoint of the kubelet's device manager.
-    pub checkpoint: PathBuf,
-    /// Where the runtime looks for CDI files.
-    pub cdi: PathBuf,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            state: "/var/lib/podrail/state.db".into(),
-            pod_resources: "/var/lib/kubelet/pod-resources/kubelet.sock".into(),
-            checkpoint: "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint".into(),
-            cdi: "/var/run/cdi".into(),
-        }
-    }
 }
 
 /// An attachment that is to stay.
@@ -117,17 +93,13 @@ impl NetConf {
     pub fn settings(&self) -> Result<Settings, CniError> {
         let mut settings = Settings::default();
         for key in self.fields.keys() {
-            let place = match key.as_str() {
-                "state" => &mut settings.state,
-                "podResources" => &mut settings.pod_resources,
-                "checkpoint" => &mut settings.checkpoint,
-                "cdi" => &mut settings.cdi,
-                key if STANDARD.contains(&key) || key.starts_with("cni.dev/") => continue,
-                key => {
-                    return Err(wrong(key, "unknown field")
-                        .details("known here: state, podResources, checkpoint, cdi"));
-                }
-            };
+            if STANDARD.contains(&key.as_str()) || key.starts_with("cni.dev/") {
+                continue;
+            }
+            let known = Settings::FIELDS.join(", ");
+            let place = settings.field(key).ok_or_else(|| {
+                wrong(key, "unknown field").details(format!("known here: {known}"))
+            })?;
             *place = self
                 .path(key)
                 .ok_or_else(|| wrong(key, "expected an absolute path"))?;

@@ -4,7 +4,8 @@ use crate::cli::{AgentArgs, ChainArgs, UninstallArgs};
 use crate::failure::Failure;
 use crate::output::print;
 use podrail_agent::Options;
-use podrail_agent::install::{Installer, Left, PLUGIN, PluginSettings, Program};
+use podrail_agent::install::{Installer, Left, PLUGIN, Program};
+use podrail_node::Places;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
 
@@ -25,7 +26,7 @@ fn options(args: &AgentArgs) -> Options {
         config: args.node.config.clone(),
         node_addresses: args.node.node_addresses.clone(),
         device_plugins: args.device_plugins.clone(),
-        paths: PluginSettings {
+        paths: Places {
             state: args.state.state.clone(),
             pod_resources: args.pod_resources.clone(),
             checkpoint: args.device_plugins.join("kubelet_internal_checkpoint"),
@@ -66,7 +67,7 @@ fn installer(chain: &ChainArgs) -> Installer {
         source: PathBuf::new(),
         bin_dir: chain.cni_bin.clone(),
         conf_dir: chain.cni_conf.clone(),
-        settings: PluginSettings::default(),
+        places: Places::default(),
     }
 }
 

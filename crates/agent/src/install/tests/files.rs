@@ -127,7 +127,13 @@ fn what_is_no_file_neither_hangs_nor_is_followed() {
         make(&node.conf("10-odd.conf"));
         let standing = node.chain();
         assert!(
-            matches!(standing, Standing::Waiting(Why::Unusable { .. })),
+            matches!(
+                standing,
+                Standing::Kept {
+                    why: Why::Broken { .. },
+                    ..
+                }
+            ),
             "{standing}"
         );
         node.remove("10-odd.conf");
