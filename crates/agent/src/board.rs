@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Conditions of `/readyz`.
-pub const CONDITIONS: [&str; 6] = [
-    CONFIGURED, INSTALLED, CHAINED, DISCOVERED, REGISTERED, STATE,
+pub const CONDITIONS: [&str; 7] = [
+    CONFIGURED, INSTALLED, CHAINED, DISCOVERED, OFFERED, REGISTERED, STATE,
 ];
 /// The configuration file is valid, and in the state file.
 pub const CONFIGURED: &str = "configured";
@@ -17,6 +17,8 @@ pub const INSTALLED: &str = "installed";
 pub const CHAINED: &str = "chained";
 /// The node's facts were read, and it can have rails.
 pub const DISCOVERED: &str = "discovered";
+/// New pods may be given slots: they would get to the plugin, and there are addresses.
+pub const OFFERED: &str = "offered";
 /// The kubelet counts the slots.
 pub const REGISTERED: &str = "registered";
 /// The state file can be used.

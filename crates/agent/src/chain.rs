@@ -2,7 +2,7 @@
 
 use crate::board::{CHAINED, INSTALLED};
 use crate::context::Context;
-use crate::install::{Chained, InstallError, Installer, Placed, Step};
+use crate::install::{Chained, InstallError, Installer, PLUGIN, Placed, Standing, Step};
 use crate::say::{tell, words};
 use inotify::{EventStream, Inotify, WatchMask};
 use std::io;
@@ -19,6 +19,9 @@ const QUIET: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 /// Writes in a row, each within [`OFTEN`] of the one before, that mean that somebody undoes them.
 const FIGHT: u32 = 4;
+/// What such writes mean.
+const UNDONE: &str = "somebody removes or changes our file again and again: with Cilium, set \
+                      cni.exclusive=false";
 
 /// Follows for ever.
 pub(crate) async fn follow(context: Context) {
@@ -33,16 +36,15 @@ pub(crate) async fn follow(context: Context) {
         context.board.beat("chain", 4 * OFTEN);
         let watch = watch(&installer.conf_dir);
         let turned = installer.clone();
-        if let Some(wrote) = context
+        if let Some(mut turn) = context
             .blocking(move |context| turn(context, &turned))
             .await
         {
-            let pause = fight.round(wrote, Instant::now());
+            let pause = fight.round(turn.wrote, Instant::now());
             if fight.writes >= FIGHT {
-                let reason = "somebody removes or changes our file again and again: with Cilium, \
-                              set cni.exclusive=false";
-                tell(&context.board, CHAINED, false, reason);
+                turn.way = Way::blocked(UNDONE);
             }
+            turn.way.say(&context);
             sleep(pause).await;
         }
         match watch {
@@ -52,45 +54,80 @@ pub(crate) async fn follow(context: Context) {
     }
 }
 
-/// Program first: a configuration must never name one that is missing. Whether the chain had to be
-/// written.
-fn turn(context: &Context, installer: &Installer) -> bool {
-    let board = &context.board;
-    let told =
-        |name, error: &InstallError| tell(board, name, false, &words(error, Some(error.hint())));
-    match installer.place() {
-        Ok(placed) => {
-            let program = installer.bin_dir.join(crate::install::PLUGIN);
-            if placed == Placed::Written {
-                tracing::info!("wrote {}", program.display());
-            }
-            tell(
-                board,
-                INSTALLED,
-                true,
-                &format!("{} is there", program.display()),
-            );
-        }
-        Err(error) => {
-            told(INSTALLED, &error);
-            return false;
+/// What a turn came to.
+struct Turn {
+    /// Whether the chain had to be written.
+    wrote: bool,
+    way: Way,
+}
+
+/// How pods stand to the plugin.
+#[derive(Debug, PartialEq, Eq)]
+struct Way {
+    /// Pods get to it, if only by what stood before.
+    leads: bool,
+    /// They do so by the cluster's configuration as it is.
+    is_current: bool,
+    /// In words.
+    reason: String,
+}
+
+impl Way {
+    fn blocked(reason: impl Into<String>) -> Self {
+        Self {
+            leads: false,
+            is_current: false,
+            reason: reason.into(),
         }
     }
+
+    fn of(standing: &Standing) -> Self {
+        Self {
+            leads: standing.is_installed(),
+            is_current: standing.is_current(),
+            reason: standing.to_string(),
+        }
+    }
+
+    /// To the readers of `/readyz`, and to those who offer slots.
+    fn say(self, context: &Context) {
+        tell(&context.board, CHAINED, self.is_current, &self.reason);
+        context.set_blocked((!self.leads).then_some(self.reason));
+    }
+}
+
+/// Program first: a configuration must never name one that is missing.
+fn turn(context: &Context, installer: &Installer) -> Turn {
+    let board = &context.board;
+    let failed = |error: &InstallError| words(error, Some(error.hint()));
+    let stuck = |reason: &str| Turn {
+        wrote: false,
+        way: Way::blocked(reason),
+    };
+    let program = installer.bin_dir.join(PLUGIN);
+    match installer.place() {
+        Ok(Placed::Written) => tracing::info!("wrote {}", program.display()),
+        Ok(Placed::Unchanged) => {}
+        Err(error) => {
+            tell(board, INSTALLED, false, &failed(&error));
+            return stuck("the plugin's program could not be put in its place");
+        }
+    }
+    tell(
+        board,
+        INSTALLED,
+        true,
+        &format!("{} is there", program.display()),
+    );
     match installer.chain() {
         Ok(Chained { steps, standing }) => {
             steps.iter().for_each(log);
-            tell(
-                board,
-                CHAINED,
-                standing.is_installed(),
-                &standing.to_string(),
-            );
-            steps.iter().any(|step| matches!(step, Step::Write { .. }))
+            Turn {
+                wrote: steps.iter().any(|step| matches!(step, Step::Write { .. })),
+                way: Way::of(&standing),
+            }
         }
-        Err(error) => {
-            told(CHAINED, &error);
-            false
-        }
+        Err(error) => stuck(&failed(&error)),
     }
 }
 
@@ -181,5 +218,57 @@ mod tests {
         fight.round(false, now + 3 * OFTEN);
         assert_eq!(fight.writes, 0);
         assert_eq!(fight.round(true, now + 3 * OFTEN), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn who_offers_slots_hears_of_each_change_of_the_way_and_only_of_those() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["bin", "net.d"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::fs::write(path("podrail-cni"), "program").unwrap();
+        let context = Context::new(crate::options::Options {
+            plugin: Some(path("podrail-cni")),
+            cni_bin: path("bin"),
+            cni_conf: path("net.d"),
+            ..crate::options::Options::default()
+        });
+        let installer = context.options.installer().unwrap();
+        let original = path("net.d/10-a.conflist");
+        let list = r#"{"name": "n", "cniVersion": "1.0.0", "plugins": [{"type": "a"}]}"#;
+        let see = || {
+            turn(&context, &installer).way.say(&context);
+            let chained = context.board.conditions().into_iter();
+            let chained = chained.into_iter().find(|told| told.0 == CHAINED).unwrap();
+            let news = timeout(Duration::ZERO, context.look_again.notified());
+            (context.blocked().is_none(), chained.1, news)
+        };
+        for (content, leads, holds, is_news) in [
+            (None, false, false, true),
+            (None, false, false, false),
+            (Some(list), true, true, true),
+            (Some(list), true, true, false),
+            // The copy still leads to the plugin.
+            (Some("{"), true, false, false),
+            (None, false, false, true),
+        ] {
+            match content {
+                Some(text) => std::fs::write(&original, text).unwrap(),
+                None => drop(std::fs::remove_file(&original)),
+            }
+            let (leading, holding, news) = see();
+            assert_eq!((leading, holding), (leads, holds), "{content:?}");
+            assert_eq!(news.await.is_ok(), is_news, "{content:?}");
+        }
+        std::fs::remove_file(&installer.source).unwrap();
+        let (leading, _, news) = see();
+        assert!(!leading && news.await.is_ok());
+    }
+
+    #[test]
+    fn a_way_that_is_somebody_elses_matter_is_open() {
+        let context = Context::new(crate::options::Options::default());
+        assert_eq!(context.blocked(), None);
     }
 }

@@ -1,21 +1,21 @@
 //! One look at the node: configuration, topology, and which slots the kubelet may give away.
 //! Blocking.
 
-use crate::board::{Board, CONFIGURED, DISCOVERED, STATE};
+use crate::board::{Board, CONFIGURED, DISCOVERED, OFFERED, STATE};
 use crate::config::{self, Loaded};
 use crate::context::Context;
 use crate::metrics::{AddressCounts, RailCounts, SlotCounts};
 use crate::say::{tell, words};
 use podrail_core::binding::unusable;
-use podrail_core::health::{Ground, slot_health, usable_shares};
+use podrail_core::health::{Door, Ground, Held, slot_health, usable_shares};
 use podrail_core::ids::{ResourceName, SlotId};
 use podrail_core::ipam::{Family, Pool};
-use podrail_core::topology::{LinkState, Topology};
+use podrail_core::topology::{LinkState, Rail, Topology};
 use podrail_host::Discovery;
 use podrail_kubelet::plugin::Slot;
 use podrail_node::{NodeError, Settings, discover, open_state, require_ready};
-use podrail_store::{Binding, Store};
-use std::collections::{BTreeMap, BTreeSet};
+use podrail_store::{Binding, BoundRail, Store};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -28,19 +28,25 @@ pub(crate) struct Look {
     pub(crate) slots: Vec<Slot>,
 }
 
-/// Before the first look, which may take a while: what an earlier run knew. After a reboot the
-/// kubelet refuses pods for good if their slots are not offered at once.
+/// Before the first look, which may take a while: the slots that pods have, as an earlier run knew
+/// them. The kubelet refuses these pods for good if their slots are not healthy at once. New pods
+/// can wait: nobody knows yet whether there are rails for them.
 pub(crate) fn remembered(context: &Context) -> Option<Look> {
     let state = Store::open_read_only(&context.options.paths.state).ok()?;
     let settings = match config::load(&context.options) {
         Ok(loaded) => loaded.settings,
         Err(_) => config::remembered(&state)?,
     };
-    let slots = (0..state.slots()).map(SlotId);
-    let healthy = |id| Slot { id, healthy: true };
+    // Bindings may be of an earlier boot, in which case they will be slots that wait.
+    let bound = state.list().iter().flat_map(slots_of);
+    let held = Held {
+        waiting: bound.chain(state.waiting().keys().copied()).collect(),
+        ..Held::default()
+    };
+    let health = slot_health(state.slots(), 0, &held, Door::Shut);
     Some(Look {
         resource: settings.config.resource,
-        slots: slots.map(healthy).collect(),
+        slots: health.into_iter().map(offered).collect(),
     })
 }
 
@@ -53,7 +59,9 @@ pub(crate) fn look(context: &Context) -> Option<Look> {
     let settings = told(board, STATE, settings(&mut store, path, loaded))??;
     let found = discover(&context.options.root, &settings);
     let found = told(board, DISCOVERED, found)?;
-    let slots = told(board, STATE, keep(board, &mut store, &settings, &found))?;
+    let blocked = context.blocked();
+    let kept = keep(board, &mut store, &settings, &found, blocked.as_deref());
+    let slots = told(board, STATE, kept)?;
     tell(board, STATE, true, &format!("{} is open", path.display()));
     Some(Look {
         resource: settings.config.resource,
@@ -108,12 +116,14 @@ fn configured(context: &Context) -> Option<Loaded> {
     }
 }
 
-/// Keeps the topology, and tells of it; the slots that follow.
+/// Keeps the topology, and tells of it; the slots that follow. `blocked`: why pods do not get to the
+/// plugin.
 fn keep(
     board: &Board,
     store: &mut Store,
     settings: &Settings,
     found: &Discovery,
+    blocked: Option<&str>,
 ) -> Result<Vec<Slot>, NodeError> {
     let topology = &found.topology;
     let text = serde_json::to_string(topology).map_err(NodeError::BadTopology)?;
@@ -124,20 +134,20 @@ fn keep(
     let ready = require_ready(&found.node);
     let shares = settings.config.rails.shares;
     let rails = u16::try_from(topology.rails.len()).unwrap_or(u16::MAX);
-    let slots = store.grow_slots(rails.saturating_mul(shares))?;
+    let bindings = store.list()?;
+    let held = Held {
+        bound: bound(&bindings, topology),
+        waiting: store.waiting()?.into_keys().collect(),
+    };
+    let slots = store.grow_slots(wanted(rails.saturating_mul(shares), &held))?;
     let ground = Ground {
         netns_shared: ready.is_ok(),
         ipvlan: ready.is_ok(),
     };
     let usable = usable_shares(topology, ground, shares);
-    let bindings = store.list()?;
-    let waiting: BTreeSet<SlotId> = store.waiting()?.into_keys().collect();
-    let bound = bindings.iter().flat_map(|binding| &binding.rails);
-    let bound: BTreeSet<SlotId> = bound.filter_map(|rail| rail.slot).collect();
-    let busy = waiting.union(&bound).copied().collect();
-    let health = slot_health(slots, usable, &busy);
+    let health = slot_health(slots, usable, &held, door(board, settings, blocked));
     board.update(|values| {
-        values.slots = slot_counts(&health, &waiting, &bound);
+        values.slots = slot_counts(&health, &held);
         values.rails = rail_counts(topology);
         values.bindings = bindings.len().try_into().unwrap_or(u64::MAX);
         values.addresses = addresses(settings.pool.as_ref(), &bindings);
@@ -151,8 +161,53 @@ fn keep(
             &words(&error, error.hint().as_deref()),
         ),
     }
-    let slot = |(id, healthy)| Slot { id, healthy };
-    Ok(health.into_iter().map(slot).collect())
+    Ok(health.into_iter().map(offered).collect())
+}
+
+fn offered((id, healthy): (SlotId, bool)) -> Slot {
+    Slot { id, healthy }
+}
+
+/// A new pod without the plugin or without an address would be stuck in its sandbox for ever; so no
+/// new pod is let in, which is told.
+fn door(board: &Board, settings: &Settings, blocked: Option<&str>) -> Door {
+    let no_pool = "the configuration names no address pool";
+    let no_pool = settings.pool.is_none().then_some(no_pool);
+    let reasons: Vec<&str> = no_pool.into_iter().chain(blocked).collect();
+    if reasons.is_empty() {
+        tell(board, OFFERED, true, "free slots are for new pods");
+        return Door::Open;
+    }
+    let reasons = format!("no slots for new pods: {}", reasons.join("; "));
+    tell(board, OFFERED, false, &reasons);
+    Door::Shut
+}
+
+fn slots_of(binding: &Binding) -> impl Iterator<Item = SlotId> {
+    binding.rails.iter().filter_map(|rail| rail.slot)
+}
+
+/// The slots that are bound, and whether the rail of each can still be used. Indices move when a
+/// card is gone after a boot; PCI functions do not.
+fn bound(bindings: &[Binding], topology: &Topology) -> BTreeMap<SlotId, bool> {
+    let unusable = unusable(topology);
+    let is_usable = |bound: &BoundRail| {
+        let is_same = |rail: &&Rail| rail.path.function == bound.pci && rail.port == bound.port;
+        let rail = topology.rails.iter().find(is_same);
+        rail.is_some_and(|rail| !unusable.contains_key(&rail.index))
+    };
+    let rails = bindings.iter().flat_map(|binding| &binding.rails);
+    rails
+        .filter_map(|rail| Some((rail.slot?, is_usable(rail))))
+        .collect()
+}
+
+/// A slot per rail share, and all that pods have: after a boot with a rail fewer the kubelet would
+/// refuse the pod with the last slot for good, whatever rails are free.
+fn wanted(shares: u16, held: &Held) -> u16 {
+    let bound = held.bound.last_key_value().map(|(slot, _)| slot);
+    let highest = bound.max(held.waiting.last());
+    shares.max(highest.map_or(0, |slot| slot.0.saturating_add(1)))
 }
 
 /// `16 rails, 8 GPUs; unusable: rail 0: link down`
@@ -173,14 +228,11 @@ fn in_words(topology: &Topology) -> String {
     }
 }
 
-fn slot_counts(
-    health: &[(SlotId, bool)],
-    waiting: &BTreeSet<SlotId>,
-    bound: &BTreeSet<SlotId>,
-) -> SlotCounts {
+fn slot_counts(health: &[(SlotId, bool)], held: &Held) -> SlotCounts {
     let mut counts = SlotCounts::default();
     for (slot, healthy) in health {
-        let count = match (waiting.contains(slot), bound.contains(slot), healthy) {
+        let (waits, bound) = (held.waiting.contains(slot), held.bound.contains_key(slot));
+        let count = match (waits, bound, healthy) {
             (true, _, _) => &mut counts.waiting,
             (_, true, _) => &mut counts.bound,
             (_, _, true) => &mut counts.free,

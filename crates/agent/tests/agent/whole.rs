@@ -1,5 +1,5 @@
-//! The whole agent beside the stand-in kubelet. Needs no privilege and no rails: the node has no
-//! sysfs here, so the agent offers what an earlier run left in the state file.
+//! The whole agent beside the stand-in kubelet. Needs no privilege and no rails: the node is a
+//! captured tree with one rail of four shares.
 
 use podrail_agent::{Options, serve};
 use podrail_core::ids::SlotId;
@@ -10,7 +10,8 @@ use podrail_testkit::runtime::fake::{FakeOptions, FakeRuntime};
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -22,6 +23,8 @@ use tokio::time::{Instant, interval};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const RESOURCE: &str = "podrail.io/rail";
+/// Four pods may share the one rail.
+const CONFIG: &str = "rails: {shares: 4}\npool: {name: p, subnets: [10.0.0.0/24]}\n";
 const CALICO: &str = r#"{"name": "net", "cniVersion": "1.0.0", "plugins": [{"type": "calico"}]}"#;
 
 struct Node {
@@ -41,10 +44,13 @@ impl Node {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in ["root", "cdi", "bin", "net.d"] {
+        for name in ["cdi", "bin", "net.d"] {
             fs::create_dir(path(name)).unwrap();
         }
+        rail(&path("root"));
         fs::write(path("podrail-cni"), "program").unwrap();
+        fs::write(path("config.yaml"), CONFIG).unwrap();
+        fs::write(path("net.d/10-calico.conflist"), CALICO).unwrap();
         let runtime = Arc::new(FakeRuntime::new(FakeOptions {
             directory: path("runtime"),
             cdi: vec![path("cdi")],
@@ -54,6 +60,7 @@ impl Node {
         let settings = Settings::at(&path("kubelet"));
         let mut options = Options {
             root: path("root"),
+            config: Some(path("config.yaml")),
             device_plugins: settings.plugins_directory(),
             plugin: Some(path("podrail-cni")),
             cni_bin: path("bin"),
@@ -65,8 +72,6 @@ impl Node {
         options.paths.cdi = path("cdi");
         options.paths.pod_resources = settings.pod_resources_socket();
         options.paths.checkpoint = options.device_plugins.join("kubelet_internal_checkpoint");
-        let mut state = open_state(&options.paths.state).unwrap();
-        state.store.grow_slots(4).unwrap();
         Self {
             runtime,
             kubelet: None,
@@ -124,6 +129,19 @@ impl Node {
         }
     }
 
+    /// The kubelet counts the slots, and a look was taken: so many may be allocated.
+    async fn settled(&self, healthy: usize) {
+        self.page_with("/readyz", r#""registered":{"ok":true"#)
+            .await;
+        self.page_with("/readyz", r#""discovered":{"ok":true"#)
+            .await;
+        self.offered(healthy).await;
+    }
+
+    fn original(&self) -> PathBuf {
+        self.options.cni_conf.join("10-calico.conflist")
+    }
+
     fn chain(&self) -> PathBuf {
         self.options.cni_conf.join("00-podrail.conflist")
     }
@@ -146,6 +164,66 @@ impl Agent {
     }
 }
 
+/// A tree of a node with one rail.
+fn rail(root: &Path) {
+    let function = "sys/devices/pci0000:0b/0000:0b:00.0/0000:0c:00.0";
+    let bridge = "sys/devices/pci0000:0b/0000:0b:00.0";
+    for (path, text) in [
+        ("sys/module/ib_core/parameters/netns_mode".into(), "Y"),
+        ("sys/module/ipvlan/refcnt".into(), "0"),
+        (format!("{bridge}/vendor"), "0x1000"),
+        (format!("{bridge}/device"), "0xc010"),
+        (format!("{bridge}/class"), "0x060400"),
+        (format!("{function}/vendor"), "0x15b3"),
+        (format!("{function}/device"), "0x1021"),
+        (format!("{function}/class"), "0x020000"),
+        (format!("{function}/numa_node"), "-1"),
+        (format!("{function}/net/rdma0/address"), "02:00:00:00:00:01"),
+        (format!("{function}/net/rdma0/mtu"), "4220"),
+        (format!("{function}/net/rdma0/ifindex"), "7"),
+        (format!("{function}/net/rdma0/type"), "1"),
+        (format!("{function}/net/rdma0/flags"), "0x1003"),
+        (format!("{function}/net/rdma0/operstate"), "up"),
+        (format!("{function}/net/rdma0/carrier"), "1"),
+        (format!("{function}/net/rdma0/dev_port"), "0"),
+        (
+            format!("{function}/infiniband/mlx5_0/node_guid"),
+            "0200:00ff:fe00:0001",
+        ),
+        (
+            format!("{function}/infiniband/mlx5_0/ports/1/link_layer"),
+            "Ethernet",
+        ),
+        (
+            format!("{function}/infiniband/mlx5_0/ports/1/state"),
+            "4: ACTIVE",
+        ),
+        (
+            format!("{function}/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0"),
+            "rdma0",
+        ),
+        ("sys/class/infiniband_verbs/uverbs0/ibdev".into(), "mlx5_0"),
+    ] {
+        let path = root.join::<String>(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{text}\n")).unwrap();
+    }
+    for (link, target) in [
+        ("sys/bus/pci/devices/0000:0b:00.0", bridge),
+        ("sys/bus/pci/devices/0000:0c:00.0", function),
+        ("sys/class/net/rdma0", &format!("{function}/net/rdma0")),
+        (
+            "sys/class/infiniband/mlx5_0",
+            &format!("{function}/infiniband/mlx5_0"),
+        ),
+        (&format!("{function}/infiniband/mlx5_0/device"), function),
+    ] {
+        let link = root.join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(root.join(target), link).unwrap();
+    }
+}
+
 /// An address that was free a moment ago.
 fn free_address() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -162,7 +240,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn slots_are_offered_before_anything_is_known_and_over_every_restart() {
+async fn slots_are_offered_over_every_restart() {
     let mut node = Node::new();
     let agent = node.start_agent();
     node.page_with("/readyz", r#""registered":{"ok":false"#)
@@ -191,14 +269,71 @@ async fn slots_are_offered_before_anything_is_known_and_over_every_restart() {
 }
 
 #[tokio::test]
+async fn before_the_first_look_only_slots_that_pods_have_are_healthy() {
+    let mut node = Node::new();
+    fs::remove_dir_all(node.options.root.join("sys")).unwrap();
+    let mut state = open_state(&node.options.paths.state).unwrap();
+    state.store.grow_slots(4).unwrap();
+    state.store.allocate(&[SlotId(2)], 0).unwrap();
+    drop(state);
+    node.start_kubelet();
+    let agent = node.start_agent();
+    node.page_with("/readyz", r#""discovered":{"ok":false,"reason":"no sysfs"#)
+        .await;
+    node.offered(1).await;
+    rail(&node.options.root);
+    node.offered(4).await;
+    agent.end().await;
+}
+
+#[tokio::test]
+async fn no_new_pod_is_let_in_while_nothing_leads_to_the_plugin() {
+    let mut node = Node::new();
+    fs::remove_file(node.original()).unwrap();
+    node.start_kubelet();
+    let agent = node.start_agent();
+    node.page_with("/metrics", r#"podrail_slots{state="unhealthy"} 4"#)
+        .await;
+    node.settled(0).await;
+    node.page_with(
+        "/readyz",
+        "no slots for new pods: not chained: the cluster's",
+    )
+    .await;
+    fs::write(node.original(), CALICO).unwrap();
+    node.settled(4).await;
+    node.page_with("/readyz", r#""ready":true"#).await;
+    // The copy still leads to the plugin while the original is being written.
+    fs::write(node.original(), "{").unwrap();
+    node.page_with("/readyz", "00-podrail.conflist stays as it is")
+        .await;
+    node.page_with("/readyz", r#""offered":{"ok":true"#).await;
+    fs::remove_file(node.original()).unwrap();
+    node.offered(0).await;
+    fs::write(node.original(), CALICO).unwrap();
+    node.offered(4).await;
+    agent.end().await;
+    // Addresses are needed as well, and nothing else if the chain is somebody else's matter.
+    node.options.plugin = None;
+    fs::remove_file(node.original()).unwrap();
+    let agent = node.start_agent();
+    node.settled(4).await;
+    agent.end().await;
+    fs::write(
+        node.folder.path().join("config.yaml"),
+        "rails: {shares: 4}\n",
+    )
+    .unwrap();
+    let agent = node.start_agent();
+    node.settled(0).await;
+    node.page_with("/readyz", "names no address pool").await;
+    agent.end().await;
+}
+
+#[tokio::test]
 async fn an_allocation_marks_the_slots_and_takes_their_old_devices_away() {
     let mut node = Node::new();
     node.start_kubelet();
-    // Of a pod that is gone for long; the file of slot 2 was somebody's.
-    let markers = Markers::beside(&node.options.paths.state).unwrap();
-    let mut state = open_state(&node.options.paths.state).unwrap();
-    allocate(&mut state.store, &markers, &[SlotId(9)], 0).unwrap();
-    markers.mark_waiting(&[SlotId(8)]).unwrap();
     let agent = node.start_agent();
     node.offered(4).await;
     for slot in 0..4 {
@@ -214,8 +349,14 @@ async fn an_allocation_marks_the_slots_and_takes_their_old_devices_away() {
     }
     let state = Store::open_read_only(&node.options.paths.state).unwrap();
     let waiting: Vec<u16> = state.waiting().keys().map(|slot| slot.0).collect();
-    assert!(waiting.starts_with(&[0, 1, 2, 3]), "{waiting:?}");
-    // Once the kubelet has a checkpoint, it is certain that nobody has slots 8 and 9.
+    assert_eq!(waiting, [0, 1, 2, 3]);
+    agent.end().await;
+    // Of a pod that is gone for long: the kubelet's checkpoint says that nobody has slots 8 and 9.
+    let markers = Markers::beside(&node.options.paths.state).unwrap();
+    let mut state = open_state(&node.options.paths.state).unwrap();
+    allocate(&mut state.store, &markers, &[SlotId(9)], 0).unwrap();
+    markers.mark_waiting(&[SlotId(8)]).unwrap();
+    let agent = node.start_agent();
     let ours: Vec<SlotId> = (0..4).map(SlotId).collect();
     until("the old marks go", || node.marked() == ours).await;
     node.page_with(
@@ -229,13 +370,14 @@ async fn an_allocation_marks_the_slots_and_takes_their_old_devices_away() {
 #[tokio::test]
 async fn the_chain_follows_the_cluster_while_everything_else_is_missing() {
     let node = Node::new();
-    fs::remove_dir(&node.options.cni_conf).unwrap();
+    fs::remove_dir_all(&node.options.cni_conf).unwrap();
+    fs::remove_dir_all(&node.options.root).unwrap();
     let agent = node.start_agent();
     node.page_with("/readyz", "cannot open the directory").await;
     fs::create_dir(&node.options.cni_conf).unwrap();
     node.page_with("/readyz", "has not written a configuration")
         .await;
-    let original = node.options.cni_conf.join("10-calico.conflist");
+    let original = node.original();
     fs::write(&original, CALICO).unwrap();
     until("ours appears", || node.chain().exists()).await;
     fs::write(&original, CALICO.replace("\"calico\"", "\"other\"")).unwrap();
@@ -259,7 +401,6 @@ async fn a_wrong_configuration_is_told_and_the_last_good_one_counts() {
     fs::write(&config, "resource: example.com/fast\n").unwrap();
     node.options.config = Some(config.clone());
     node.start_kubelet();
-    fs::create_dir(node.options.root.join("sys")).unwrap();
     let agent = node.start_agent();
     node.page_with("/readyz", "the kubelet counts example.com/fast")
         .await;
