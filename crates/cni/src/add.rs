@@ -52,7 +52,12 @@ fn result(conf: &NetConf) -> String {
 
 fn serve(call: &Call, conf: &NetConf, pod: &PodRef) -> Result<Vec<String>, CniError> {
     let state = conf.state();
-    let read = Store::open_read_only(&state).map_err(|error| from_node(&error.into()))?;
+    let read = match Store::open_read_only(&state) {
+        Ok(read) => read,
+        // Nothing that is wrong with rails may stop a pod that has none.
+        Err(_) if kubelet::has_none(&conf.lenient_settings(), &pod.uid) => return Ok(vec![]),
+        Err(error) => return Err(from_node(&error.into())),
+    };
     // Slots are given out by the agent, which keeps its configuration before.
     let Some(setup) = read.setup() else {
         return without_setup(conf, &state, pod);

@@ -64,6 +64,15 @@ pub(crate) fn ask(
 /// Whether the checkpoint gives a pod devices with names of slots, of whatever resource.
 pub(crate) fn seems_to_have_slots(settings: &Settings, uid: &PodUid) -> bool {
     let grants = checkpoint::read(&settings.checkpoint).unwrap_or_default();
+    has_slot_names(&grants, uid)
+}
+
+/// Whether there is a checkpoint, and it gives a pod no such devices.
+pub(crate) fn has_none(settings: &Settings, uid: &PodUid) -> bool {
+    checkpoint::read(&settings.checkpoint).is_ok_and(|grants| !has_slot_names(&grants, uid))
+}
+
+fn has_slot_names(grants: &[CheckpointGrant], uid: &PodUid) -> bool {
     let is_slot = |id: &String| SlotId::parse(id).is_ok();
     grants
         .iter()

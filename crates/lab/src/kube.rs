@@ -17,7 +17,7 @@ pub const PROGRAMS: [(&str, &str); 4] = [
 ];
 
 /// How long a pod may take to come or go under emulation.
-const POD: Duration = Duration::from_secs(120);
+const POD: Duration = Duration::from_secs(300);
 
 /// A bash function: gives the ids of a program's processes to a command. They are found by their
 /// first argument, since a process's own name is cut to 15 characters and says nothing of `exec -a`.
@@ -80,10 +80,7 @@ impl<'a> Kube<'a> {
     /// It does not answer.
     pub fn start_kubelet(self, words: &str) -> Result<(), LabError> {
         self.background("standin-kubelet", &format!("standin-kubelet run {words}"))?;
-        self.until(
-            "the kubelet answers",
-            "standin-kubelet node >/dev/null 2>&1",
-        )
+        self.until("the kubelet answers", "standin-kubelet get >/dev/null 2>&1")
     }
 
     /// Starts the GPU plugin with the node's GPUs.
@@ -125,11 +122,43 @@ impl<'a> Kube<'a> {
     /// # Errors
     /// It does not go.
     pub fn kill(self, program: &str) -> Result<(), LabError> {
-        self.lab.sh(&format!("{NAMED}; named {program} kill -9"))?;
+        self.end(program, "KILL")
+    }
+
+    /// Sends a program a signal, by its name, and waits until it is gone.
+    ///
+    /// # Errors
+    /// It does not go.
+    pub fn end(self, program: &str, signal: &str) -> Result<(), LabError> {
+        self.signal(program, signal)?;
         self.until(
             &format!("{program} is gone"),
             &format!("{NAMED}; [ -z \"$(named {program} echo)\" ]"),
         )
+    }
+
+    /// Sends a program a signal, by its name.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub fn signal(self, program: &str, signal: &str) -> Result<(), LabError> {
+        let script = format!("{NAMED}; named {program} kill -{signal}");
+        self.lab.sh(&script).map(drop)
+    }
+
+    /// Ids of a program's processes, by its name.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub fn pids(self, program: &str) -> Result<Vec<u32>, LabError> {
+        let text = self
+            .lab
+            .sh(&format!("{NAMED}; named {program} echo"))?
+            .text();
+        Ok(text
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect())
     }
 
     /// What a background program wrote.

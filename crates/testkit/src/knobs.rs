@@ -55,6 +55,8 @@ pub struct Knobs {
     pub admission_delay_ms: u64,
     /// Milliseconds between admission and the sandbox.
     pub sandbox_delay_ms: u64,
+    /// Admitted pods wait before their sandbox until this is off again.
+    pub hold_sandboxes: bool,
 }
 
 impl Default for Knobs {
@@ -72,6 +74,7 @@ impl Default for Knobs {
             sandbox_gc_ms: 5_000,
             admission_delay_ms: 2_000,
             sandbox_delay_ms: 0,
+            hold_sandboxes: false,
         }
     }
 }

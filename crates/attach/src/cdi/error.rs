@@ -64,6 +64,13 @@ impl CdiFileError {
         }
     }
 
+    /// Whether something else than a directory stands at its path: a symlink, a file. None of our
+    /// files can be in it.
+    #[must_use]
+    pub fn is_no_directory(&self) -> bool {
+        matches!(self, Self::Directory { source, .. } if source.kind() == io::ErrorKind::NotADirectory)
+    }
+
     /// The next step for whoever meets this.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {

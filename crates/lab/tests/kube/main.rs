@@ -3,10 +3,25 @@
 //! Judges are the pods themselves, `ip -j`, sysfs and the post's own script. Without the lab's
 //! assets these tests are skipped, and fail in CI.
 
-#![expect(
+#![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
     reason = "helpers of tests: a panic is the failure"
 )]
 
+mod annotation;
+mod by_hand;
+mod containers;
+mod degraded;
+mod hand;
+mod health;
+mod inside;
 mod pods;
+mod power;
+mod privileges;
+mod races;
+mod resource;
+mod restarts;
 mod support;

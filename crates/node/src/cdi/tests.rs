@@ -110,3 +110,14 @@ fn a_slot_that_is_given_away_while_its_file_is_written_has_none_in_the_end() {
         assert_eq!(node.owners(), owned(&[(4, "old")]));
     }
 }
+
+#[test]
+fn a_symlink_holds_no_binding_back_and_gives_no_slot_out() {
+    let node = Node::new();
+    std::fs::create_dir(node.folder.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", node.cdi()).unwrap();
+    let binding = node.store().get(&sandbox("old")).unwrap().unwrap();
+    CdiFiles::of_others(&node.cdi()).conceal(&binding).unwrap();
+    let error = conceal_slots(&node.cdi(), &[SlotId(3)]).unwrap_err();
+    assert!(error.is_no_directory(), "{error}");
+}
