@@ -10,6 +10,7 @@ mod command;
 mod containerd;
 mod emulator;
 mod initrd;
+mod turn;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::client::{self, BootFault, Client};
 use super::emulator::Emulator;
+use super::turn::Turn;
 use super::{Builder, Lab, TAIL_LINES, initrd, last_lines, read_console};
 use crate::assets::Assets;
 use crate::error::LabError;
@@ -26,6 +27,7 @@ pub(super) struct Boot {
     pub(super) builder: Builder,
     assets: Assets,
     own_files: Vec<u8>,
+    _turn: Turn,
 }
 
 /// A node that is up.
@@ -51,6 +53,7 @@ impl Boot {
             builder,
             assets,
             own_files,
+            _turn: Turn::wait()?,
         })
     }
 
