@@ -5,13 +5,10 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::thread::{available_parallelism, sleep};
-use std::time::Duration;
+use std::thread::available_parallelism;
 
 use crate::assets::Assets;
 use crate::error::LabError;
-
-const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// The right to run a node. The kernel takes it back with the process, however that ends.
 #[derive(Debug)]
@@ -25,18 +22,20 @@ impl Turn {
         let dir = Assets::root().join("turns");
         std::fs::create_dir_all(&dir).map_err(LabError::io("create", &dir))?;
         let most = available_parallelism().map_or(1, usize::from);
-        loop {
-            for number in 0..most {
-                if let Some(turn) = Self::take(dir.join(number.to_string()))? {
-                    return Ok(turn);
-                }
+        let paths: Vec<PathBuf> = (0..most)
+            .map(|number| dir.join(number.to_string()))
+            .collect();
+        for path in &paths {
+            let lock = File::create(path).map_err(LabError::io("create", path))?;
+            if lock.try_lock().is_ok() {
+                return Ok(Self { _lock: lock });
             }
-            sleep(BETWEEN_LOOKS);
         }
-    }
-
-    fn take(path: PathBuf) -> Result<Option<Self>, LabError> {
+        // All are taken: this one waits for any of them, as well spread as can be.
+        let number = usize::try_from(std::process::id()).unwrap_or(0) % most;
+        let path = dir.join(number.to_string());
         let lock = File::create(&path).map_err(LabError::io("create", &path))?;
-        Ok(lock.try_lock().is_ok().then_some(Self { _lock: lock }))
+        lock.lock().map_err(LabError::io("lock", &path))?;
+        Ok(Self { _lock: lock })
     }
 }
