@@ -1,6 +1,7 @@
 //! One task per pod: looks at the runtime, takes the next step, waits for a change.
 
 pub(crate) mod configs;
+mod delay;
 pub(crate) mod decide;
 
 use crate::error::{Error, Result, in_words};
@@ -258,13 +259,7 @@ impl Worker {
         if let Err(error) = self.volumes() {
             return self.failed("FailedMount", SANDBOX, &error).await;
         }
-        let delay = self.shared.look(|state| state.knobs.sandbox_delay_ms);
-        if delay > 0 {
-            let words = format!("{delay} ms");
-            self.shared.event(&self.uid, "SandboxDelayed", &words);
-            tokio::time::sleep(Duration::from_millis(delay)).await;
-        }
-        self.held().await;
+        self.delayed().await;
         let config = configs::sandbox(&self.shared.settings, &self.pod, attempt);
         let runtime = Arc::clone(&self.shared.runtime);
         match runtime.run_sandbox(&config).await {
@@ -280,15 +275,6 @@ impl Worker {
             }
             Err(error) => self.failed("FailedCreatePodSandBox", SANDBOX, &error).await,
         }
-    }
-
-    async fn held(&self) {
-        let mut changes = self.shared.changes();
-        let hold = || self.shared.look(|state| state.knobs.hold_sandboxes);
-        if hold() {
-            self.shared.event(&self.uid, "SandboxHeld", "");
-        }
-        while hold() && changes.changed().await.is_ok() {}
     }
 
     fn volumes(&self) -> Result<()> {
