@@ -37,8 +37,10 @@ fn a_power_cut_takes_nothing_from_pods() {
     fill(&lab);
     // So is what it noted of each network: it does not flush that, and cannot end a sandbox of
     // which the note is empty. Ours is flushed by nobody but us.
-    lab.sh("for note in /var/lib/cni/results/*; do busybox fsync $note; done")
-        .unwrap();
+    lab.sh(
+        "for note in /var/lib/cni/results/*; do dd if=/dev/null of=$note conv=notrunc,fsync; done",
+    )
+    .unwrap();
     let before = facts(&lab);
     lab.power_cut_and_boot().unwrap();
     assert_eq!(
