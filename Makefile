@@ -1,5 +1,5 @@
 # Two commands: `make demo` and `make test`. Both install what they need and reuse what is there.
-.PHONY: demo test setup setup-lab fmt bench clean
+.PHONY: demo test test-long setup setup-lab fmt bench clean
 
 SHELL := /bin/bash
 
@@ -16,6 +16,10 @@ demo: setup-lab
 
 test: setup
 	@scripts/test.sh
+
+# Everything that `make test` has, and the long scenarios with containers on virtual nodes.
+test-long: setup
+	@TEST_OPTIONS=--include-ignored scripts/test.sh
 
 setup:
 	@scripts/setup.sh

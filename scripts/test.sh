@@ -22,6 +22,7 @@ cargo build --quiet --workspace --all-targets --all-features
 programs=$(cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)
 export PODRAIL_BIN_PODRAIL=$programs/podrail
 export PODRAIL_BIN_PODRAIL_CNI=$programs/podrail-cni
+export PODRAIL_BIN_PODRAIL_CNI_WITH_FAULTS=$programs/podrail-cni
 export PODRAIL_BIN_STANDIN_KUBELET=$programs/standin-kubelet
 export PODRAIL_BIN_STANDIN_GPU_PLUGIN=$programs/standin-gpu-plugin
 export PODRAIL_BIN_PODRAIL_WITH_FAULTS=$programs/podrail
@@ -36,5 +37,6 @@ scripts/deny.sh
 step "generated files are fresh"
 "$programs/xtask" gen --check
 
+# `make test-long` has the scenarios in containers too, which take minutes of a quiet machine.
 step "tests: units, properties, namespaces, virtual nodes"
-cargo test --workspace --all-targets --all-features
+cargo test --workspace --all-targets --all-features -- ${TEST_OPTIONS:-}

@@ -1,8 +1,8 @@
 //! One task per pod: looks at the runtime, takes the next step, waits for a change.
 
 pub(crate) mod configs;
-mod delay;
 pub(crate) mod decide;
+mod delay;
 
 use crate::error::{Error, Result, in_words};
 use crate::manifest::{Container, Pod};

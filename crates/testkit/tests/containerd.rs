@@ -75,6 +75,7 @@ fn apply(lab: &Lab, name: &str, spec: &str) {
 
 /// One node for both: most of the time is its start.
 #[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
 fn containerd_is_driven_as_the_fake_is() {
     let Some(lab) = node() else { return };
     containerd_keeps_the_contract(&lab);

@@ -404,6 +404,7 @@ fn thirty_in_a_row_leave_no_trace(lab: &Lab) {
 }
 
 #[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
 fn degraded_nodes_end_right() {
     let Some(lab) = crate::hand::node() else {
         return;

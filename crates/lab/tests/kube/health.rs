@@ -153,6 +153,7 @@ pub(crate) fn tells_of_a_dead_kubelet(lab: &Lab) {
 
 /// Case 4: the node offers nothing, and says what to do.
 #[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
 fn exclusive_rdma_mode_offers_nothing() {
     let exclusive = |builder: podrail_lab::Builder| builder.rdma_exclusive();
     let Some(lab) = lab_with_or_skip("S8", &PROGRAMS, exclusive) else {

@@ -14,20 +14,17 @@ use std::time::Instant;
 
 #[test]
 fn pods_have_the_rails_next_to_their_gpus() {
-    let Some(lab) = bare_node("B4.8", |builder| builder) else {
-        return;
-    };
-    let kube = lab.kube();
-    lab.containerd().start().unwrap();
-    configure(&lab, &[]);
-    kube.start_kubelet("").unwrap();
-    kube.start_gpus().unwrap();
-    kube.start_agent().unwrap();
-    kube.wait_slots("podrail.io/rail", 16).unwrap();
+    let Some(lab) = started() else { return };
+    run_all(&lab, &[("two_jobs_on_one_node", two_jobs_on_one_node)]);
+}
+
+#[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
+fn all_kinds_of_pods_have_their_rails() {
+    let Some(lab) = started() else { return };
     run_all(
         &lab,
         &[
-            ("two_jobs_on_one_node", two_jobs_on_one_node),
             ("several_containers", containers::several),
             ("host_network_and_others", host_network_and_others),
             ("wrong_names_are_named", annotation::wrong_names_are_named),
@@ -35,6 +32,18 @@ fn pods_have_the_rails_next_to_their_gpus() {
             ("two_shares_of_hostdev", resource::two_shares_of_hostdev),
         ],
     );
+}
+
+fn started() -> Option<Lab> {
+    let lab = bare_node("B4.8", |builder| builder)?;
+    let kube = lab.kube();
+    lab.containerd().start().unwrap();
+    configure(&lab, &[]);
+    kube.start_kubelet("").unwrap();
+    kube.start_gpus().unwrap();
+    kube.start_agent().unwrap();
+    kube.wait_slots("podrail.io/rail", 16).unwrap();
+    Some(lab)
 }
 
 /// Writes the configuration: names of networks as clusters with Multus have them, and more.

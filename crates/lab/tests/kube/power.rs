@@ -26,6 +26,7 @@ const PODS: [(&str, &[usize], usize); 3] = [
 /// Case 7: pods that fill the node and its block come back with ADD alone, one that had only been
 /// admitted too. The agent starts after the kubelet.
 #[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
 fn a_power_cut_takes_nothing_from_pods() {
     let Some(mut lab) = bare_node("B4.8", podrail_lab::Builder::disk) else {
         return;

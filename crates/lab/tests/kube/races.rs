@@ -525,6 +525,7 @@ fn device_files_are_there_in_time(lab: &Lab) {
 }
 
 #[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
 fn races_end_right() {
     let Some(lab) = crate::hand::node() else {
         return;

@@ -11,6 +11,7 @@ const RAIL: &str = "podrail.io/rail";
 const RAILS: usize = 8;
 
 #[test]
+#[ignore = "minutes of a quiet machine: make test-long"]
 fn everything_comes_back_by_itself() {
     let Some(lab) = node("S8") else { return };
     run_all(
