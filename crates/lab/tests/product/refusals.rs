@@ -505,7 +505,7 @@ fn wrong_fields() -> Vec<Case> {
                 "rails.overrides[0].gpu: ",
                 "rails.overrides[0].nic: is required",
                 "gpus.generic: expected true or false",
-                "more: unknown field; known here: pool, rails, gpus",
+                "more: unknown field; known here: resource, pool, rails, gpus, networks, cdi",
             ],
         ),
         config(

@@ -235,7 +235,8 @@ async fn a_forced_deletion_frees_devices_and_name_while_the_container_runs() {
     let old = bench.ready("p").await;
     bench
         .until("p", "up", |_| {
-            bench.kubelet().logs("default/p", None).unwrap() == "up\n"
+            let logs = bench.kubelet().logs("default/p", None);
+            logs.is_ok_and(|text| text == "up\n")
         })
         .await;
     bench
