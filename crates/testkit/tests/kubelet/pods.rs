@@ -43,7 +43,7 @@ async fn init_containers_sidecars_and_main_run_in_order() {
     assert_eq!((status.phase, status.running()), (Phase::Running, 2));
     bench
         .until("p", "wrote", |_| {
-            bench.kubelet().logs("default/p", None).unwrap() == "main\n"
+            (bench.kubelet().logs("default/p", None)).is_ok_and(|text| text == "main\n")
         })
         .await;
     bench.delete("p");

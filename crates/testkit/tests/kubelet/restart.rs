@@ -51,7 +51,7 @@ async fn a_pod_that_was_being_deleted_is_deleted_by_the_next_kubelet() {
     );
     bench
         .until("p", "up", |s| {
-            s.ready && bench.kubelet().logs("default/p", None).unwrap() == "up\n"
+            s.ready && (bench.kubelet().logs("default/p", None)).is_ok_and(|text| text == "up\n")
         })
         .await;
     bench.kubelet().delete("default/p", false, Some(1)).unwrap();
