@@ -67,7 +67,7 @@ pub(crate) fn json_is_served(lab: &Lab) {
 }
 
 /// What cannot be served as written keeps the pod from starting, and its events say which element
-/// and which field.
+/// and which field. Its slots serve the next pod that gets them.
 pub(crate) fn wrong_names_are_named(lab: &Lab) {
     let kube = lab.kube();
     let fixed_address = json!([
@@ -86,13 +86,21 @@ pub(crate) fn wrong_names_are_named(lab: &Lab) {
             &["element 2 (rdma-ipvlan-1)", "field ips"],
         ),
     ];
-    for (name, annotation, _) in wrong {
-        let pod = Pod::sleeping(kube, name, &[], 2);
-        kube.apply(&named(pod, annotation)).unwrap();
+    let pinned = |name: &str, slots: &[&str]| {
+        let devices = json!({ "main": { "podrail.io/rail": slots } });
+        let pod = Pod::sleeping(kube, name, &[], slots.len());
+        pod.with("/podrail.test~1devices", devices)
+    };
+    let slots = ["slot-02", "slot-11"];
+    for ((name, annotation, _), slot) in wrong.iter().zip(slots) {
+        kube.apply(&named(pinned(name, &[slot]), annotation))
+            .unwrap();
     }
     for (name, _, words) in wrong {
         wait_for_words(lab, name, words);
         let sandbox: Value = kube.get(name).unwrap()["sandbox"].clone();
         assert!(sandbox.is_null(), "{name} has a sandbox: {sandbox}");
+        kube.delete(name).unwrap();
     }
+    kube.run(&pinned("right", &slots)).unwrap();
 }
