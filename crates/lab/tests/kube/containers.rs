@@ -146,6 +146,7 @@ fn init_containers_saw_theirs(lab: &Lab) {
         assert_eq!(state["containers"][0]["exit_code"], 0, "{state}");
         let rails = rails_of(lab, name);
         assert_eq!(rails.len(), first.max(main), "{name}");
+        assert_eq!(halves(&rails).len(), rails.len() % 2, "{name}: {rails:?}");
         let seen = see(lab, name, "main");
         let own = listed_rails(lab, &seen.list);
         assert_eq!(own.len(), main, "{name}");
