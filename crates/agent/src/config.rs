@@ -55,5 +55,5 @@ pub(crate) fn load(options: &Options) -> Result<Loaded, ConfigError> {
 
 /// What the last good configuration was, as the state file has it.
 pub(crate) fn remembered(state: &ReadOnly) -> Option<Settings> {
-    Settings::of_setup(state.setup()?)
+    Settings::of_setup(state.setup()?).ok()
 }

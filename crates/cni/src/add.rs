@@ -90,18 +90,15 @@ fn serve(call: &Call, conf: &NetConf, pod: &PodRef) -> Result<Vec<String>, CniEr
 }
 
 fn settings(setup: &Setup) -> Result<Settings, CniError> {
-    let bad = |what: String| {
+    Settings::of_setup(setup).map_err(|error| {
         CniError::new(
             Code::State,
             "the configuration in the state file is not valid",
         )
         .details(format!(
-            "because: {what}\nhint: restart the agent: it writes its configuration again"
+            "because: {error}\nhint: restart the agent: it writes its configuration again"
         ))
-    };
-    let document = serde_json::from_str(&setup.document).map_err(|error| bad(error.to_string()))?;
-    Settings::from_document(document, &setup.node_addresses)
-        .map_err(|faults| bad(faults.to_string()))
+    })
 }
 
 /// Markers say that slots were given out, and the state file does not tell as what: it is gone or

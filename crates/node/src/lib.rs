@@ -39,5 +39,5 @@ pub use markers::{Markers, allocate, forget_pod, repair, settle};
 pub use places::{CNI_VERSIONS, Places};
 pub use sandbox::{Shown, attachment, foreign_netns, is_ready, netns_id};
 pub use session::{Notes, OpenState, Session, open_state};
-pub use settings::Settings;
+pub use settings::{BadSetup, Settings};
 pub use topology::{refreshed, topology_now};

@@ -19,6 +19,17 @@ pub struct Settings {
     pub pool: Option<Pool>,
 }
 
+/// Why the configuration in the state file is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum BadSetup {
+    /// It is no document.
+    #[error(transparent)]
+    Document(#[from] serde_json::Error),
+    /// Its fields are wrong.
+    #[error(transparent)]
+    Faults(#[from] Faults),
+}
+
 impl Settings {
     /// Reads a document. Interfaces that have one of the node's addresses are no rails.
     ///
@@ -43,17 +54,19 @@ impl Settings {
         })
     }
 
-    /// As an agent has written them into the state file; none if they are not valid by now.
-    #[must_use]
-    pub fn of_setup(setup: &Setup) -> Option<Self> {
-        let document = serde_json::from_str(&setup.document).ok()?;
-        Self::from_document(document, &setup.node_addresses).ok()
+    /// As an agent has written them into the state file.
+    ///
+    /// # Errors
+    /// They are not valid by now.
+    pub fn of_setup(setup: &Setup) -> Result<Self, BadSetup> {
+        let document = serde_json::from_str(&setup.document)?;
+        Ok(Self::from_document(document, &setup.node_addresses)?)
     }
 
     /// What slots are counted as by the state file: the default where no agent has said so.
     #[must_use]
     pub fn resource_of(setup: Option<&Setup>) -> ResourceName {
-        let said = setup.and_then(Self::of_setup);
+        let said = setup.and_then(|setup| Self::of_setup(setup).ok());
         said.map_or_else(|| Config::default().resource, |said| said.config.resource)
     }
 }
