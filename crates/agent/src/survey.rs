@@ -57,7 +57,10 @@ pub(crate) fn look(context: &Context) -> Option<Look> {
     let loaded = configured(context);
     let mut store = told(board, STATE, open(path))?;
     let settings = told(board, STATE, settings(&mut store, path, loaded))??;
-    let found = discover(&context.options.root, &settings);
+    let seen = told(board, STATE, store.topology().map_err(NodeError::from))?;
+    // What nobody can read is replaced by what is found.
+    let seen: Option<Topology> = seen.and_then(|text| serde_json::from_str(&text).ok());
+    let found = discover(&context.options.root, &settings, seen.as_ref());
     let found = told(board, DISCOVERED, found)?;
     let blocked = context.blocked();
     let kept = keep(board, &mut store, &settings, &found, blocked.as_deref());

@@ -86,6 +86,10 @@ impl std::fmt::Display for Unusable {
             Self::Fault(RailFault::Enslaved(master)) => write!(f, "it is a port of {master}"),
             Self::Fault(RailFault::NotEthernet) => f.write_str("its link layer is not Ethernet"),
             Self::Fault(RailFault::NoRdmaDevice) => f.write_str("it has no RDMA device"),
+            Self::Fault(RailFault::NoInterface) => {
+                f.write_str("its interface is in another network namespace")
+            }
+            Self::Fault(RailFault::Gone) => f.write_str("its card or driver is gone"),
             Self::LinkDown => f.write_str("link down"),
             Self::Other(reason) => f.write_str(reason),
         }

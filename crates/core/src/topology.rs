@@ -145,6 +145,10 @@ pub enum RailFault {
     NotEthernet,
     /// It has no RDMA device.
     NoRdmaDevice,
+    /// Its RDMA device is there, and its interface is in another network namespace.
+    NoInterface,
+    /// Neither its RDMA device nor its interface is there any more, in the boot in which they were.
+    Gone,
 }
 
 /// An RDMA port that is no rail, and why.

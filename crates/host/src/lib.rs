@@ -15,6 +15,7 @@ mod front_end;
 mod glob;
 mod gpu;
 mod kernel;
+mod known;
 mod mig;
 mod netdev;
 mod node;
@@ -55,6 +56,9 @@ pub struct Discovery {
 
 /// Reads the facts of the node whose file systems are below `root`.
 ///
+/// `before` is what was found earlier in the same boot: a rail of it that is not there now keeps its
+/// index, with a fault, unless the configuration or the default route takes it away.
+///
 /// # Errors
 /// [`HostError::NoSysfs`] if there is no `sys` below `root`. A broken device is no error: it is
 /// skipped and noted.
@@ -62,11 +66,13 @@ pub fn discover(
     root: &Path,
     kernel: &KernelAnswers,
     select: &Selectors,
+    before: Option<&Topology>,
 ) -> Result<Discovery, HostError> {
     let tree = tree::Tree::open(root)?;
     let functions = pci::Functions::read(&tree);
     let gpus = gpu::find(&tree, &functions, select.generic_gpus);
-    let (rails, excluded) = rails::find(&tree, &functions, kernel, select);
+    let before = before.map_or(&[][..], |topology| &topology.rails);
+    let (rails, excluded) = rails::find(&tree, &functions, kernel, select, before);
     let numa = node::numa_nodes(&tree);
     let node = node::facts(&tree);
     let topology = Topology {

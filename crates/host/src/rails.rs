@@ -2,6 +2,7 @@
 
 use crate::front_end;
 use crate::kernel::KernelAnswers;
+use crate::known;
 use crate::netdev;
 use crate::pci::{Function, Functions};
 use crate::rdma::{self, Port};
@@ -12,20 +13,22 @@ use podrail_core::topology::{Excluded, LinkState, Rail, RailFault};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What every port is judged by.
-struct Judge<'a> {
-    tree: &'a Tree,
-    functions: &'a Functions,
+pub(crate) struct Judge<'a> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) functions: &'a Functions,
     kernel: &'a KernelAnswers,
-    select: &'a Selectors,
-    front_ends: BTreeMap<IfName, String>,
+    pub(crate) select: &'a Selectors,
+    pub(crate) front_ends: BTreeMap<IfName, String>,
 }
 
-/// Rails in PCI order with their indexes, and the ports that are none.
+/// Rails in PCI order with their indexes, and the ports that are none. `before`: rails of an earlier
+/// look in this boot.
 pub(crate) fn find(
     tree: &Tree,
     functions: &Functions,
     kernel: &KernelAnswers,
     select: &Selectors,
+    before: &[Rail],
 ) -> (Vec<Rail>, Vec<Excluded>) {
     let judge = Judge {
         tree,
@@ -37,6 +40,7 @@ pub(crate) fn find(
     let ports = rdma::ports(tree, kernel);
     let (mut rails, mut excluded) = judge.sort_out(&ports);
     rails.extend(judge.without_rdma(&ports));
+    known::add(&judge, before, &ports, &mut rails, &mut excluded);
     number(&mut rails);
     excluded.sort_by(|a, b| (a.path.function, &a.rdma).cmp(&(b.path.function, &b.rdma)));
     (rails, excluded)
@@ -137,7 +141,7 @@ impl Judge<'_> {
     }
 
     /// All facts that do not come from the RDMA device.
-    fn bare_rail(&self, function: &Function, netdev: Option<&IfName>) -> Rail {
+    pub(crate) fn bare_rail(&self, function: &Function, netdev: Option<&IfName>) -> Rail {
         let tree = self.tree;
         let parents = &self.kernel.macvlan_parents;
         Rail {
@@ -202,7 +206,7 @@ fn candidate<'a>(function: &'a Function, netdev: &'a IfName) -> Candidate<'a> {
         driver: function.driver.as_deref(),
         netdev: Some(netdev),
         rdma: None,
-        from_dump: false,
+        unknown_fits: false,
     }
 }
 

@@ -61,8 +61,9 @@ pub(crate) struct Candidate<'a> {
     pub(crate) driver: Option<&'a str>,
     pub(crate) netdev: Option<&'a IfName>,
     pub(crate) rdma: Option<&'a RdmaName>,
-    /// A dump does not know drivers and interfaces: what is not known then fits.
-    pub(crate) from_dump: bool,
+    /// A dump does not know drivers and interfaces, nor does anybody of a device that is gone: what is
+    /// not known then fits.
+    pub(crate) unknown_fits: bool,
 }
 
 impl Selectors {
@@ -80,7 +81,7 @@ impl Selectors {
         let netdev = port.netdev.map(IfName::as_str);
         let rdma = port.rdma.map(RdmaName::as_str);
         let glob = |list: &[Pattern], text: Option<&str>| {
-            fits(list, text, port.from_dump, |pattern, text| {
+            fits(list, text, port.unknown_fits, |pattern, text| {
                 pattern.matches(text)
             })
         };
@@ -95,7 +96,7 @@ impl Selectors {
             ),
             (
                 "drivers",
-                fits(&self.drivers, port.driver, port.from_dump, |a, b| a == b),
+                fits(&self.drivers, port.driver, port.unknown_fits, |a, b| a == b),
             ),
             ("pci", glob(&self.pci, Some(&pci))),
             ("netdevs", glob(&self.netdevs, netdev)),

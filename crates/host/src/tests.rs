@@ -4,6 +4,7 @@ mod device_plugins;
 mod discover;
 mod dumps;
 mod garbage;
+mod known;
 mod mig;
 mod tree_text;
 

@@ -3,6 +3,7 @@
 use crate::error::NodeError;
 use crate::settings::Settings;
 use podrail_core::ids::IfName;
+use podrail_core::topology::Topology;
 use podrail_host::{
     Discovery, InterfaceAddress, KernelAnswers, KernelModule, NetnsMode, NodeFacts, RdmaLink,
 };
@@ -14,17 +15,27 @@ use std::path::Path;
 /// Table that a default route without a rule stands in.
 const MAIN_TABLE: u32 = 254;
 
-/// Reads the facts of the node below a root.
+/// Reads the facts of the node below a root. `before`: the topology of an earlier look in this boot,
+/// of which the rails keep their indexes (see [`podrail_host::discover`]).
 ///
 /// # Errors
 /// There is no sysfs there, or netlink fails.
-pub fn discover(root: &Path, settings: &Settings) -> Result<Discovery, NodeError> {
+pub fn discover(
+    root: &Path,
+    settings: &Settings,
+    before: Option<&Topology>,
+) -> Result<Discovery, NodeError> {
     let answers = if is_live(root) {
         ask_kernel()?
     } else {
         KernelAnswers::default()
     };
-    Ok(podrail_host::discover(root, &answers, &settings.selectors)?)
+    Ok(podrail_host::discover(
+        root,
+        &answers,
+        &settings.selectors,
+        before,
+    )?)
 }
 
 /// Whether the tree below `root` is that of the running kernel, so that netlink speaks of the same

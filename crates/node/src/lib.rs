@@ -40,4 +40,4 @@ pub use places::{CNI_VERSIONS, Places};
 pub use sandbox::{Shown, attachment, foreign_netns, is_ready, netns_id};
 pub use session::{Notes, OpenState, Session, open_state};
 pub use settings::{BadSetup, Settings};
-pub use topology::{refreshed, topology_now};
+pub use topology::{refreshed, seen_topology, topology_now};

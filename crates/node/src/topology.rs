@@ -1,11 +1,12 @@
 //! GPUs and rails for the plugin: what the agent saw in this boot, with the links as they are now.
 
 use crate::error::NodeError;
-use crate::facts::{discover, is_live, macvlan_parent, require_ready};
+use crate::facts::{boot_id, discover, is_live, macvlan_parent, require_ready};
 use crate::settings::Settings;
 use podrail_core::ids::IfName;
 use podrail_core::topology::{LinkState, Rail, RailFault, Topology};
 use podrail_netlink::{Link, Rtnl};
+use podrail_store::ReadOnly;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -20,19 +21,31 @@ pub fn topology_now(
     root: &Path,
     settings: &Settings,
 ) -> Result<Topology, NodeError> {
-    if let Some(text) = seen
-        && is_live(root)
-        && is_shared(root)
-    {
-        let topology = serde_json::from_str(text).map_err(NodeError::BadTopology)?;
+    let seen = seen.filter(|_| is_live(root) && is_shared(root));
+    let seen: Option<Topology> = seen
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(NodeError::BadTopology)?;
+    if let Some(topology) = &seen {
         let links = Rtnl::open()?.links()?;
-        if let Some(topology) = refreshed(topology, &links) {
+        if let Some(topology) = refreshed(topology.clone(), &links) {
             return Ok(topology);
         }
     }
-    let found = discover(root, settings)?;
+    let found = discover(root, settings, seen.as_ref())?;
     require_ready(&found.node)?;
     Ok(found.topology)
+}
+
+/// The topology that the state file has of this boot, for a look below `root` that is to know it;
+/// none of another machine's tree.
+#[must_use]
+pub fn seen_topology(state: &ReadOnly, root: &Path) -> Option<Topology> {
+    let boot = boot_id().ok()?;
+    let seen = state
+        .topology()
+        .filter(|seen| seen.boot == boot && is_live(root))?;
+    serde_json::from_str(&seen.text).ok()
 }
 
 /// Whether the RDMA mode is one that needs no second look.

@@ -154,7 +154,7 @@ impl Reader<'_> {
             driver: None,
             netdev: rail.netdev.as_ref(),
             rdma: rail.rdma.as_ref(),
-            from_dump: true,
+            unknown_fits: true,
         };
         let infiniband = (class == INFINIBAND)
             .then(|| "its link layer is InfiniBand (class 0207), not Ethernet".to_owned());

@@ -152,7 +152,7 @@ impl Reader<'_> {
             driver: None,
             netdev: None,
             rdma: Some(&rdma),
-            from_dump: true,
+            unknown_fits: true,
         };
         if let Some(reason) = self.select.refuses(&candidate) {
             self.topology.excluded.push(Excluded {

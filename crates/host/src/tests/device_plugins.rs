@@ -29,7 +29,7 @@ file sys/class/kfd/kfd/topology/nodes/4/properties location_id 4294967296\ndomai
 #[test]
 fn cards_and_partitions_are_names_of_their_gpu() {
     let tree = expand(GPUS);
-    let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
+    let found = discover(tree.dir.path(), &tree.kernel, &tree.select, None).unwrap();
     for (resource, id, answer) in [
         ("gpu.intel.com/xe", "card17-0", GpuId::Found(2)),
         ("amd.com/gpu", "0000:19:00.0", GpuId::Found(1)),
@@ -51,7 +51,7 @@ fn cards_and_partitions_are_names_of_their_gpu() {
 fn a_port_has_its_own_umad_and_issm() {
     let text = include_str!("../../../../fixtures/sysfs/sriov.txt");
     let plain = expand(text);
-    let before = discover(plain.dir.path(), &plain.kernel, &plain.select).unwrap();
+    let before = discover(plain.dir.path(), &plain.kernel, &plain.select, None).unwrap();
     let device = before.topology.rails[0].rdma.clone().unwrap();
     assert_eq!(before.topology.rails[0].umad, None);
     let class = "sys/class/infiniband_mad";
@@ -62,7 +62,7 @@ fn a_port_has_its_own_umad_and_issm() {
          file {class}/umadx/ibdev {device}\nfile {class}/abi_version 5"
     );
     let tree = expand(&format!("{text}\n{more}"));
-    let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
+    let found = discover(tree.dir.path(), &tree.kernel, &tree.select, None).unwrap();
     let rail = &found.topology.rails[0];
     assert_eq!(rail.umad.as_deref(), Some("umad4"));
     assert_eq!(rail.issm.as_deref(), Some("issm4"));

@@ -11,7 +11,7 @@ use std::process::Command;
 fn trees() {
     for path in files("sysfs", "txt") {
         let tree = expand(&std::fs::read_to_string(&path).unwrap());
-        let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
+        let found = discover(tree.dir.path(), &tree.kernel, &tree.select, None).unwrap();
         for (index, rail) in found.topology.rails.iter().enumerate() {
             assert_eq!(usize::from(rail.index.0), index);
             let same = found
@@ -28,7 +28,13 @@ fn trees() {
 #[test]
 fn no_sysfs_is_an_error_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
-    let error = discover(dir.path(), &KernelAnswers::default(), &Selectors::default()).unwrap_err();
+    let error = discover(
+        dir.path(),
+        &KernelAnswers::default(),
+        &Selectors::default(),
+        None,
+    )
+    .unwrap_err();
     assert!(matches!(error, HostError::NoSysfs { .. }));
     assert!(error.to_string().ends_with("/sys") && error.hint().contains("/sys"));
 }
@@ -39,6 +45,7 @@ fn this_machine_is_read() {
         std::path::Path::new("/"),
         &KernelAnswers::default(),
         &Selectors::default(),
+        None,
     );
     // Containers without sysfs exist; what must not happen is a panic.
     if let Ok(found) = found {
@@ -75,7 +82,7 @@ fn hostile_files() {
         tree.dir.path().join("sys/bus/pci/devices/0000:77:00.0"),
     )
     .unwrap();
-    let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
+    let found = discover(tree.dir.path(), &tree.kernel, &tree.select, None).unwrap();
     let rail = &found.topology.rails[0];
     assert_eq!((rail.mtu, rail.ifindex, rail.mac), (None, None, None));
     let notes = render::notes(&found.notes);
@@ -132,7 +139,7 @@ fn each_selector_gives_its_reason() {
     ] {
         let text = include_str!("../../../../fixtures/sysfs/sriov.txt");
         let tree = expand(&format!("{text}\n{line}"));
-        let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
+        let found = discover(tree.dir.path(), &tree.kernel, &tree.select, None).unwrap();
         let excluded = found.topology.excluded;
         assert!(
             excluded.iter().any(|port| port.reason == reason),
@@ -145,6 +152,6 @@ fn each_selector_gives_its_reason() {
 fn a_macvlan_in_a_pod_is_known_from_netlink_only() {
     let text = include_str!("../../../../fixtures/sysfs/sriov.txt");
     let tree = expand(&format!("{text}\nkernel macvlan rdma0"));
-    let found = discover(tree.dir.path(), &tree.kernel, &tree.select).unwrap();
+    let found = discover(tree.dir.path(), &tree.kernel, &tree.select, None).unwrap();
     assert_eq!(found.topology.rails[0].faults, [RailFault::MacvlanParent]);
 }

@@ -45,7 +45,7 @@ proptest! {
             std::fs::write(index.get(&files), bytes).unwrap();
         }
         let select = Selectors { generic_gpus: true, virtual_functions: true, ..Selectors::default() };
-        let found = discover(tree.dir.path(), &KernelAnswers::default(), &select);
+        let found = discover(tree.dir.path(), &KernelAnswers::default(), &select, None);
         prop_assert!(found.is_ok());
     }
 

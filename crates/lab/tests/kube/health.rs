@@ -83,9 +83,14 @@ pub(crate) fn rails_fail_and_recover(lab: &Lab) {
     assert_eq!(readiness(lab)["ready"], true, "{text}");
 }
 
+/// The rail keeps its index, so that the rails behind it keep theirs.
 fn rdma_device_gone(lab: &Lab) {
     let kube = lab.kube();
-    let (device, netdev) = (&lab.shape().rails()[7].rdma, &lab.shape().rails()[7].netdev);
+    let (device, netdev) = (&lab.shape().rails()[5].rdma, &lab.shape().rails()[5].netdev);
+    kube.run(&Pod::sleeping(kube, "behind", &[7], 1)).unwrap();
+    let behind = held(lab, "behind");
+    assert_eq!(behind, [lab.shape().rails()[7].netdev.clone()]);
+    kube.wait_slots(RAIL, 8).unwrap();
     lab.sh(&format!("rdma link del {device}")).unwrap();
     kube.wait_slots(RAIL, 7).unwrap();
     let told = readiness(lab);
@@ -93,8 +98,15 @@ fn rdma_device_gone(lab: &Lab) {
         .pointer("/conditions/discovered/reason")
         .unwrap()
         .to_string();
-    // A port without an RDMA device is no rail; its slot stays, unhealthy.
-    assert!(reason.contains("7 rails, 8 GPUs"), "{reason}");
+    for words in ["8 rails, 8 GPUs", "rail 5: it has no RDMA device"] {
+        assert!(reason.contains(words), "{reason}");
+    }
+    let seen = kube.podrail("topo -o json").unwrap();
+    let seen: Value = serde_json::from_str(&seen).unwrap();
+    let rails = &seen["topology"]["rails"];
+    assert_eq!(rails[5]["faults"][0], "no-rdma-device", "{rails}");
+    assert_eq!(rails[7]["netdev"], behind[0].as_str(), "{rails}");
+    kube.delete("behind").unwrap();
     lab.sh(&format!("rdma link add {device} type rxe netdev {netdev}"))
         .unwrap();
     kube.wait_slots(RAIL, 8).unwrap();

@@ -14,9 +14,9 @@ use podrail_host::Discovery;
 use podrail_netlink::NetNs;
 use podrail_node::{
     Deadline, Nothing, Session, Shown, discover, foreign_netns, held, kept, netns_id, now,
-    previous_rp_filter, require_ready,
+    previous_rp_filter, require_ready, seen_topology,
 };
-use podrail_store::{Binding, Decision, Request, Snapshot};
+use podrail_store::{Binding, Decision, Request, Snapshot, Store};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +45,10 @@ pub(super) fn run(args: &AttachArgs) -> Result<(), Failure> {
     let settings = Settings::load(&args.node)?;
     let pool = settings.pool()?;
     let netns = foreign_netns(&args.netns)?;
-    let node = discover(&args.node.root, &settings.node)?;
+    // What is wrong with the state file is said when the session opens it.
+    let state = Store::open_read_only(&args.state.state).ok();
+    let seen = state.and_then(|state| seen_topology(&state, &args.node.root));
+    let node = discover(&args.node.root, &settings.node, seen.as_ref())?;
     require_ready(&node.node)?;
     let gpus = gpus::resolve(&node.topology, &wanted)?;
     let request = request(args, sandbox, &gpus, (&node, &netns))?;

@@ -8,7 +8,7 @@ use crate::view;
 use podrail_core::explain::{Explanation, Surroundings, explain};
 use podrail_core::ids::SandboxId;
 use podrail_core::topology::{Level, Topology};
-use podrail_node::{attachment, bound, discover};
+use podrail_node::{attachment, bound, discover, seen_topology};
 use podrail_store::{Binding, ReadOnly, Store};
 use serde_json::json;
 
@@ -17,7 +17,10 @@ pub(super) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let state = Store::open_read_only(&args.state.state)?;
     let binding = wanted(args, &state)?;
     let settings = Settings::load(&args.node)?;
-    let topology: Topology = discover(&args.node.root, &settings.node)?.topology;
+    let topology: Topology = {
+        let seen = seen_topology(&state, &args.node.root);
+        discover(&args.node.root, &settings.node, seen.as_ref())?.topology
+    };
     let attachment = attachment(binding)?;
     let around = Surroundings {
         topology: &topology,

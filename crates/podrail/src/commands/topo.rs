@@ -7,8 +7,8 @@ use crate::settings::Settings;
 use crate::view::{self, Holder};
 use podrail_core::topology::Topology;
 use podrail_host::{Note, dump};
-use podrail_node::discover;
-use podrail_store::Store;
+use podrail_node::{discover, seen_topology};
+use podrail_store::{ReadOnly, Store};
 use serde_json::json;
 use std::io::IsTerminal;
 
@@ -21,8 +21,10 @@ pub(super) fn run(args: &TopoArgs) -> Result<(), Failure> {
             (dump.topology, dump.notes, vec![])
         }
         None => {
-            let found = discover(&args.node.root, &settings.node)?;
-            let holders = holders(args, &found.topology)?;
+            let state = Store::open_read_only(&args.state.state)?;
+            let seen = seen_topology(&state, &args.node.root);
+            let found = discover(&args.node.root, &settings.node, seen.as_ref())?;
+            let holders = holders(&state, &found.topology);
             (found.topology, found.notes, holders)
         }
     };
@@ -50,8 +52,7 @@ fn style() -> view::Style {
 }
 
 /// Who holds what, as far as the state file tells.
-fn holders(args: &TopoArgs, topology: &Topology) -> Result<Vec<Holder>, Failure> {
-    let state = Store::open_read_only(&args.state.state)?;
+fn holders(state: &ReadOnly, topology: &Topology) -> Vec<Holder> {
     let position = |pci| {
         topology
             .gpus
@@ -68,7 +69,7 @@ fn holders(args: &TopoArgs, topology: &Topology) -> Result<Vec<Holder>, Failure>
             .collect(),
         rails: binding.rails.iter().map(|rail| rail.index).collect(),
     };
-    Ok(state.list().iter().map(holder).collect())
+    state.list().iter().map(holder).collect()
 }
 
 fn as_json(topology: &Topology, holders: &[Holder], notes: &[Note]) -> serde_json::Value {

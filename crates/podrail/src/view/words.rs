@@ -27,5 +27,7 @@ pub(super) fn fault_words(fault: &RailFault) -> String {
         RailFault::Enslaved(master) => format!("a port of {master}"),
         RailFault::NotEthernet => "link layer is not Ethernet".to_owned(),
         RailFault::NoRdmaDevice => "no RDMA device".to_owned(),
+        RailFault::NoInterface => "its interface is in another network namespace".to_owned(),
+        RailFault::Gone => "its card or driver is gone".to_owned(),
     }
 }

@@ -143,5 +143,7 @@ fn short(fault: &RailFault) -> String {
         RailFault::Enslaved(master) => format!("in {master}"),
         RailFault::NotEthernet => "not Ethernet".to_owned(),
         RailFault::NoRdmaDevice => "no RDMA".to_owned(),
+        RailFault::NoInterface => "moved away".to_owned(),
+        RailFault::Gone => "gone".to_owned(),
     }
 }
