@@ -5,7 +5,7 @@ use crate::cdi::remove_orphans;
 use crate::context::Context;
 use crate::metrics::GarbageCounts;
 use crate::say::words;
-use crate::stale::{Kubelet, Marks, Stale, stale, stuck};
+use crate::stale::{Kubelet, Marks, SETTLED, Stale, stale, stuck};
 use podrail_attach::cdi::CdiFileError;
 use podrail_core::ids::{ResourceName, SlotId};
 use podrail_kubelet::checkpoint::{self, CheckpointError};
@@ -43,6 +43,8 @@ pub(crate) enum GarbageError {
 pub(crate) struct Collector {
     context: Context,
     sight: Sight,
+    /// Rows may be of an earlier boot, whose pods are only coming back.
+    started: Instant,
     /// Slots that wait for long, each with its row: told once.
     told: BTreeSet<(SlotId, Waiting)>,
     /// What went wrong the last time, to be logged once.
@@ -54,6 +56,7 @@ impl Collector {
         Self {
             context,
             sight: Sight::find_out(),
+            started: Instant::now(),
             told: BTreeSet::new(),
             failed: None,
         }
@@ -109,6 +112,9 @@ impl Collector {
     }
 
     fn tell_stuck(&mut self, marks: &Marks, kubelet: &Kubelet) {
+        if self.started.elapsed() < SETTLED {
+            return;
+        }
         let stuck = stuck(marks, kubelet, now());
         let still = |(slot, row): &(SlotId, Waiting)| marks.waiting.get(slot) == Some(row);
         self.told.retain(still);

@@ -4,10 +4,17 @@ use podrail_core::ids::{PodUid, ResourceName, SlotId};
 use podrail_core::pods::{CheckpointGrant, DeviceGrant, ListedPod};
 use podrail_store::Waiting;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-/// How long a pod may take from `Allocate` until the kubelet tells of it, in seconds. It writes its
-/// checkpoint right after the answer.
-const SETTLED: i64 = 60;
+/// How long a pod may take from `Allocate` until the kubelet tells of it. It writes its checkpoint
+/// right after the answer.
+pub(crate) const SETTLED: Duration = Duration::from_secs(60);
+
+/// Whether what began at `since` has had its time at `now`; in seconds since 1970, by a clock that
+/// may jump.
+fn settled(since: i64, now: i64) -> bool {
+    u64::try_from(now.saturating_sub(since)).is_ok_and(|seconds| seconds >= SETTLED.as_secs())
+}
 
 /// What the state file and the markers say. To be read **before** the kubelet is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,12 +76,12 @@ pub(crate) struct Stale {
 
 /// Decides, at `now` in seconds since 1970.
 pub(crate) fn stale(marks: &Marks, kubelet: &Kubelet, now: i64) -> Stale {
-    let settled = |since: i64| now.saturating_sub(since) >= SETTLED;
     let slots = marks.waiting.iter();
-    let slots = slots.filter(|(slot, row)| settled(row.since) && !kubelet.slots.contains_key(slot));
+    let slots =
+        slots.filter(|(slot, row)| settled(row.since, now) && !kubelet.slots.contains_key(slot));
     let known = |uid: &PodUid| kubelet.uids.contains(uid.as_str()) || marks.holding.contains(uid);
     let pods = marks.pods.iter();
-    let pods = pods.filter(|(uid, since)| settled(**since) && !known(uid));
+    let pods = pods.filter(|(uid, since)| settled(**since, now) && !known(uid));
     Stale {
         slots: slots.map(|(slot, row)| (*slot, *row)).collect(),
         pods: pods.map(|(uid, since)| (uid.clone(), *since)).collect(),
@@ -84,7 +91,7 @@ pub(crate) fn stale(marks: &Marks, kubelet: &Kubelet, now: i64) -> Stale {
 /// Slots that a pod has and that have waited for a minute: (slot, its row, pod).
 pub(crate) fn stuck(marks: &Marks, kubelet: &Kubelet, now: i64) -> Vec<(SlotId, Waiting, String)> {
     let waiting = marks.waiting.iter();
-    let long = waiting.filter(|(_, row)| now.saturating_sub(row.since) >= SETTLED);
+    let long = waiting.filter(|(_, row)| settled(row.since, now));
     long.filter_map(|(slot, row)| {
         let pod = kubelet.slots.get(slot)?;
         let pod = pod.as_deref().unwrap_or("(an init container)");

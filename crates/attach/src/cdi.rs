@@ -131,7 +131,7 @@ impl CdiDir {
     ///   are not touched.
     /// - Twice: the same files.
     /// - Half-way (killed): each file is whole or absent; a temporary file may be left, which the
-    ///   next write of the slot or [`sweep`](Self::sweep) removes.
+    ///   next write or removal of the slot, or [`sweep`](Self::sweep), removes.
     ///
     /// # Errors
     /// The failing file by its path; whatever `own` fails with, with nothing done.
@@ -232,6 +232,8 @@ impl CdiDir {
         wanted: impl FnOnce(Option<&SandboxId>) -> bool,
     ) -> Result<Removal, CdiFileError> {
         let _lock = self.lock()?;
+        // No runtime reads it, so one that cannot be removed (EROFS comes before ENOENT) holds up nothing.
+        let _ = self.unlink(&temporary(slot));
         let name = cdi::file_name(slot);
         let owner = match self.owner(&name) {
             Ok(None) => return Ok(Removal::Absent),

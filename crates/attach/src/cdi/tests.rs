@@ -238,6 +238,12 @@ fn what_a_killed_writer_left_is_swept_and_does_not_stop_the_next() {
     assert_eq!(place.dir.sweep().unwrap(), 1);
     assert_eq!(place.dir.sweep().unwrap(), 0);
     assert_eq!(place.names().len(), 3);
+    // A detach takes it too, whether or not the file itself was written.
+    fs::write(place.path.join(left(5)), "").unwrap();
+    let sandbox = SandboxId::parse("a").unwrap();
+    let removed = place.dir.remove_if_owner(SlotId(5), &sandbox).unwrap();
+    assert_eq!(removed, Removal::Absent);
+    assert_eq!(place.names().len(), 3);
 }
 
 #[test]

@@ -397,7 +397,7 @@ pub(crate) fn lock_state(lab: &Lab, seconds: u32) -> podrail_lab::Process<'_> {
 /// slots, rows, descriptors of the agent.
 pub(crate) fn traces(lab: &Lab) -> String {
     let look = "ip -j link | jq -r '.[].ifname'; ip netns | wc -l; ls /var/run/cdi; \
-                ls /var/lib/podrail/waiting; \
+                ls /var/lib/podrail/waiting 2>/dev/null || true; \
                 sqlite3 -readonly /var/lib/podrail/state.db 'select count(*) from bindings; \
                 select count(*) from binding_rails; select count(*) from leases'; \
                 { ls /proc/$1/fd 2>/dev/null || true; } | wc -l";
