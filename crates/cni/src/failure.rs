@@ -34,7 +34,9 @@ fn code_of(error: &NodeError) -> Code {
         | NodeError::Marker { .. } => Code::State,
         NodeError::Busy { .. } | NodeError::Expose { .. } => Code::TryAgain,
         NodeError::Conceal { .. } | NodeError::Teardown(_) => Code::Teardown,
-        NodeError::NetNs(_) | NodeError::HostNamespace { .. } => Code::Environment,
+        NodeError::NetNs(_) | NodeError::NetnsGone { .. } | NodeError::HostNamespace { .. } => {
+            Code::Environment
+        }
         NodeError::Host(_) | NodeError::NotReady { .. } => Code::Rails,
         _ => Code::Kernel,
     }

@@ -6,10 +6,10 @@ use crate::sandbox::{attachment, is_ready, netns_id};
 use crate::session::{Notes, Session};
 use podrail_attach::{Target, detach, differences, faults};
 use podrail_core::attachment::{Attachment, DecideError};
-use podrail_netlink::NetNs;
+use podrail_netlink::{NetNs, NetNsError};
 use podrail_store::{Binding, Decision, Request, Reserved, Snapshot, State, Store};
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a hook failed; it says so itself.
 pub type HookError = Box<dyn Error + Send + Sync>;
@@ -69,6 +69,7 @@ impl Session {
         exposure: &mut impl Exposure,
     ) -> Result<Binding, NodeError> {
         self.lock.with_namespace(netns_id(netns))?;
+        still_there(request, netns)?;
         let mut binding = self.reserve(request, decide)?;
         let attachment = attachment(&binding)?;
         if binding.request.netns_id != request.netns_id {
@@ -141,6 +142,7 @@ impl Session {
                 source,
             })?);
         faults::reach("exposed", 0).map_err(NodeError::Injected)?;
+        still_there(&binding.request, netns)?;
         self.mind_the_time()?;
         Ok(self.store.mark_ready(&self.sandbox)?)
     }
@@ -190,6 +192,25 @@ impl Session {
     }
 }
 
+/// A runtime that gave up while the kubelet or a lock was waited for has said DEL already, before
+/// there was anything to detach, and takes the namespace away: nobody would ever detach what is
+/// attached now.
+fn still_there(request: &Request, netns: &NetNs) -> Result<(), NodeError> {
+    let path = Path::new(&request.netns);
+    let found = match NetNs::open(path) {
+        Ok(found) => Some(found.id()),
+        // A plain file is what unmounting leaves.
+        Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    match found == Some(netns.id()) {
+        true => Ok(()),
+        false => Err(NodeError::NetnsGone {
+            path: path.to_owned(),
+        }),
+    }
+}
+
 pub(crate) fn conceal(exposure: &mut impl Exposure, binding: &Binding) -> Result<(), NodeError> {
     exposure
         .conceal(binding)
@@ -227,6 +248,27 @@ mod tests {
         };
         session.reserve(&request, decide).unwrap();
         assert!(markers.knows(Some(&uid)).unwrap());
+    }
+
+    #[test]
+    fn a_namespace_that_is_gone_gets_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut session, request) = session(&dir);
+        let ours = NetNs::current().unwrap();
+        let at = |path: &Path| Request {
+            netns: path.to_str().unwrap().to_owned(),
+            ..request.clone()
+        };
+        still_there(&at(Path::new("/proc/self/ns/net")), &ours).unwrap();
+        let left = dir.path().join("left");
+        std::fs::write(&left, "").unwrap();
+        for path in [left, dir.path().join("none")] {
+            let decide = |_: &Snapshot| panic!("nothing is reserved");
+            let attached = session.attach(&at(&path), &ours, decide, &mut Nothing);
+            let gone = matches!(attached, Err(NodeError::NetnsGone { .. }));
+            assert!(gone, "{attached:?}");
+        }
+        assert_eq!(session.binding().unwrap(), None);
     }
 
     #[test]

@@ -42,6 +42,12 @@ pub enum NodeError {
         /// The sandbox.
         sandbox: String,
     },
+    /// The path no longer leads to the namespace that was opened.
+    #[error("the network namespace at {} was taken away meanwhile", path.display())]
+    NetnsGone {
+        /// As given.
+        path: PathBuf,
+    },
     /// Netlink failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
@@ -143,6 +149,9 @@ impl NodeError {
             Self::NetNs(error) => netns_hint(error),
             Self::HostNamespace { .. } => {
                 "give the pod's or job's own namespace (ip netns add <name>)"
+            }
+            Self::NetnsGone { .. } => {
+                "nothing is attached; a pod that was deleted needs nothing more"
             }
             Self::NetnsReplaced { .. } => "run 'podrail detach' for this id, then attach again",
             Self::Netlink(NetlinkError::NoRdma) => {

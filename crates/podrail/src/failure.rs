@@ -182,7 +182,9 @@ fn node_exit(error: &NodeError) -> Exit {
     match error {
         NodeError::Host(error) => host_exit(error),
         NodeError::NotReady { .. } => Exit::NotReady,
-        NodeError::NetNs(_) | NodeError::HostNamespace { .. } => Exit::Namespace,
+        NodeError::NetNs(_) | NodeError::NetnsGone { .. } | NodeError::HostNamespace { .. } => {
+            Exit::Namespace
+        }
         NodeError::NetnsReplaced { .. } => Exit::Conflict,
         NodeError::Store(_)
         | NodeError::BadPlan { .. }
