@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// In this order.
-pub(crate) const SCENARIOS: [Scenario; 9] = [
+pub(crate) const LONG: [Scenario; 6] = [
     (
         "without_the_agent_pods_come_and_go",
         without_the_agent_pods_come_and_go,
@@ -21,7 +21,6 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         "a_hanging_kubelet_holds_up_nobody_else",
         a_hanging_kubelet_holds_up_nobody_else,
     ),
-    ("odd_answers_of_the_kubelet", odd_answers_of_the_kubelet),
     (
         "without_a_good_checkpoint_the_kubelet_is_enough",
         without_a_good_checkpoint_the_kubelet_is_enough,
@@ -31,14 +30,6 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         a_plain_init_container_without_a_checkpoint_fails_closed,
     ),
     (
-        "a_bad_state_file_stops_only_pods_with_rails",
-        a_bad_state_file_stops_only_pods_with_rails,
-    ),
-    (
-        "del_says_what_is_left_and_cleans_later",
-        del_says_what_is_left_and_cleans_later,
-    ),
-    (
         "a_bad_directory_for_device_files_leaves_nothing_behind",
         a_bad_directory_for_device_files_leaves_nothing_behind,
     ),
@@ -46,6 +37,19 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         "thirty_in_a_row_leave_no_trace",
         thirty_in_a_row_leave_no_trace,
     ),
+];
+
+/// Those that take seconds: part of every run.
+pub(crate) const SHORT: [Scenario; 3] = [
+    (
+        "a_bad_state_file_stops_only_pods_with_rails",
+        a_bad_state_file_stops_only_pods_with_rails,
+    ),
+    (
+        "del_says_what_is_left_and_cleans_later",
+        del_says_what_is_left_and_cleans_later,
+    ),
+    ("odd_answers_of_the_kubelet", odd_answers_of_the_kubelet),
 ];
 
 const CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
@@ -409,5 +413,5 @@ fn degraded_nodes_end_right() {
     let Some(lab) = crate::hand::node() else {
         return;
     };
-    crate::support::run_all(&lab, &SCENARIOS);
+    crate::support::run_all(&lab, &LONG);
 }

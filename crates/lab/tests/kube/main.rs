@@ -25,3 +25,11 @@ mod races;
 mod resource;
 mod restarts;
 mod support;
+
+/// Calls of the plugin under faults: what takes seconds of it, in every run.
+#[test]
+fn calls_end_right() {
+    let Some(lab) = hand::node() else { return };
+    let short: Vec<_> = races::SHORT.into_iter().chain(degraded::SHORT).collect();
+    support::run_all(&lab, &short);
+}

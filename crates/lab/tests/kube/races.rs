@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// In this order: the last one counts over all.
-pub(crate) const SCENARIOS: [Scenario; 12] = [
+pub(crate) const LONG: [Scenario; 8] = [
     (
         "rails_stay_with_a_container_that_outlives_its_pod",
         rails_stay_with_a_container_that_outlives_its_pod,
@@ -25,10 +25,6 @@ pub(crate) const SCENARIOS: [Scenario; 12] = [
         a_pod_of_the_same_name_is_another_pod,
     ),
     ("two_pods_at_the_same_instant", two_pods_at_the_same_instant),
-    (
-        "two_calls_at_the_same_instant",
-        two_calls_at_the_same_instant,
-    ),
     (
         "a_sandbox_made_again_gets_near_rails_again",
         a_sandbox_made_again_gets_near_rails_again,
@@ -44,6 +40,14 @@ pub(crate) const SCENARIOS: [Scenario; 12] = [
     (
         "a_container_waits_for_its_device_file",
         a_container_waits_for_its_device_file,
+    ),
+];
+
+/// Those that take seconds: part of every run.
+pub(crate) const SHORT: [Scenario; 4] = [
+    (
+        "two_calls_at_the_same_instant",
+        two_calls_at_the_same_instant,
     ),
     (
         "a_killed_add_is_finished_by_the_next_call",
@@ -530,5 +534,5 @@ fn races_end_right() {
     let Some(lab) = crate::hand::node() else {
         return;
     };
-    crate::support::run_all(&lab, &SCENARIOS);
+    crate::support::run_all(&lab, &LONG);
 }
