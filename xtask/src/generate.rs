@@ -7,7 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The commands, in the order of the reference.
-const COMMANDS: [&str; 6] = ["topo", "attach", "detach", "status", "map", "check"];
+const COMMANDS: [&str; 9] = [
+    "topo",
+    "attach",
+    "detach",
+    "status",
+    "explain",
+    "map",
+    "check",
+    "agent",
+    "uninstall",
+];
 
 /// Options of `gen`.
 #[derive(Debug, Args)]
@@ -31,7 +41,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         path: "docs/cli.md",
         text: cli_reference()?,
     };
-    keep(&[cli, crate::traces::file()?], options.check)
+    let files = [cli, crate::traces::file()?, crate::troubleshooting::file()?];
+    keep(&files, options.check)
 }
 
 /// Writes the files that are not as they must be, or names all of them in an error.

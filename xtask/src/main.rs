@@ -7,6 +7,7 @@ mod generate;
 mod lab;
 mod tidy;
 mod traces;
+mod troubleshooting;
 
 use std::process::ExitCode;
 

@@ -10,15 +10,31 @@ use std::path::PathBuf;
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
+    /// It is not there, not a file, too large, or not this program's to read.
     #[error("cannot read the configuration {}", path.display())]
     Read { path: PathBuf, source: io::Error },
+    /// The text is no YAML.
     #[error("the configuration {} is not valid YAML", path.display())]
     Syntax {
         path: PathBuf,
         source: yaml::BadYaml,
     },
+    /// Fields are unknown or have values that cannot be; all are named.
     #[error("the configuration {} is not valid: {faults}", path.display())]
     Faults { path: PathBuf, faults: Faults },
+}
+
+impl ConfigError {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "see that the file is there and may be read by the agent",
+            Self::Syntax { .. } | Self::Faults { .. } => {
+                "correct the file, which is read again by itself; until then the last good \
+                 configuration counts"
+            }
+        }
+    }
 }
 
 /// A configuration that was checked, and its document for the state file.

@@ -38,6 +38,18 @@ pub(crate) enum GarbageError {
     Checkpoint(#[from] CheckpointError),
 }
 
+impl GarbageError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Node(error) => error.hint(),
+            Self::Store(error) => Some(error.hint()),
+            Self::Cdi(error) => error.hint().map(str::to_owned),
+            Self::PodResources(error) => Some(error.hint().to_owned()),
+            Self::Checkpoint(error) => Some(error.hint().to_owned()),
+        }
+    }
+}
+
 /// Collects, again and again.
 #[derive(Debug)]
 pub(crate) struct Collector {
@@ -68,7 +80,9 @@ impl Collector {
             Ok(()) => self.of_marks(resource).await,
             failed => failed,
         };
-        let failed = outcome.err().map(|error| words(&error, None));
+        let failed = outcome
+            .err()
+            .map(|error| words(&error, error.hint().as_deref()));
         if let Some(text) = &failed
             && self.failed != failed
         {

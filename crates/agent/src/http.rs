@@ -36,6 +36,17 @@ pub enum HttpError {
     },
 }
 
+impl HttpError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Listen { .. } => "free the port, or give the agent another one with --listen",
+            Self::Serve { .. } => "it is tried again by itself; rails do not need it",
+        }
+    }
+}
+
 /// Listens; what comes is answered once [`serve`] runs.
 ///
 /// # Errors

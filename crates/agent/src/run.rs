@@ -110,7 +110,8 @@ async fn tell_the_world(context: Context) {
         if let Err(error) = served
             && !std::mem::replace(&mut said, true)
         {
-            tracing::warn!("no metrics for now: {}", words(&error, None));
+            let why = words(&error, Some(error.hint()));
+            tracing::warn!("no metrics for now: {why}");
         }
         sleep(AGAIN).await;
     }

@@ -113,7 +113,12 @@ fn configured(context: &Context) -> Option<Loaded> {
             Some(loaded)
         }
         Err(error) => {
-            tell(&context.board, CONFIGURED, false, &words(&error, None));
+            tell(
+                &context.board,
+                CONFIGURED,
+                false,
+                &words(&error, Some(error.hint())),
+            );
             None
         }
     }

@@ -198,7 +198,10 @@ impl AttachError {
             Self::Step { source, .. } => step_hint(source),
             Self::Sysctl { .. } => Some("/proc/sys must be writable: run this on the host as root"),
             Self::Leftovers(_) => Some("run 'podrail detach' for this id, then attach again"),
-            Self::Netlink(_) | Self::NetNs(_) | Self::Injected { .. } => None,
+            Self::Netlink(_) | Self::NetNs(_) => {
+                Some("run this on the host as root, and try again")
+            }
+            Self::Injected { .. } => None,
         }
     }
 }
