@@ -27,12 +27,13 @@ pub(crate) async fn admit(shared: &Shared, uid: &str) {
 }
 
 fn reject(shared: &Shared, uid: &str, cause: &str) {
+    let message = format!("Allocate failed due to {cause}, which is unexpected");
     let verdict = Verdict {
         phase: Phase::Failed,
         reason: "UnexpectedAdmissionError".to_owned(),
-        message: format!("Pod was rejected: Allocate failed due to {cause}, which is unexpected"),
+        message: format!("Pod was rejected: {message}"),
     };
-    shared.event(uid, &verdict.reason, &verdict.message);
+    shared.event(uid, &verdict.reason, &message);
     shared.with(|state| {
         state.books.free(uid);
         if let Some(entry) = state.pods.get_mut(uid) {

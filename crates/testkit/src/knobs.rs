@@ -22,7 +22,7 @@ pub enum Get {
 pub enum Layout {
     /// One entry per NUMA node.
     Numa,
-    /// One entry per device.
+    /// One entry per device, as seen of 1.36.
     Device,
 }
 
@@ -63,7 +63,7 @@ impl Default for Knobs {
     fn default() -> Self {
         Self {
             get: Get::On,
-            layout: Layout::Numa,
+            layout: Layout::Device,
             delay_ms: 0,
             rate_limit: true,
             padding_mib: 0,

@@ -171,7 +171,7 @@ fn odd_answers_of_the_kubelet(lab: &Lab) {
     for (knob, value, usual) in [
         ("padding-mib", "15", "0"),
         ("get", "off", "on"),
-        ("layout", "device", "numa"),
+        ("layout", "numa", "device"),
         (
             "extra-pods",
             r#"{"other": {"example.com/thing": ["a"], "podrail.io/other": ["slot-00"]}, "bare": {}}"#,
