@@ -1,7 +1,6 @@
 //! Takes away what nobody owns: bindings of namespaces that are gone, CDI files, marks. Only what is
 //! certain.
 
-use crate::cdi::remove_orphans;
 use crate::context::Context;
 use crate::metrics::GarbageCounts;
 use crate::say::words;
@@ -11,8 +10,8 @@ use podrail_core::ids::{ResourceName, SlotId};
 use podrail_kubelet::checkpoint::{self, CheckpointError};
 use podrail_kubelet::podresources::{PodResources, PodResourcesError};
 use podrail_node::{
-    CdiFiles, Deadline, Markers, NodeError, Sight, collect_garbage, forget_pod, now, open_state,
-    repair, settle,
+    CdiFiles, Deadline, Markers, NodeError, Orphans, Sight, collect_garbage, forget_pod,
+    forget_slots, now, open_state, remove_orphans, repair,
 };
 use podrail_store::{Store, StoreError, Waiting};
 use std::collections::BTreeSet;
@@ -154,19 +153,28 @@ fn sandboxes(context: &Context, sight: &Sight) -> Result<(), GarbageError> {
         let sandbox = &binding.request.sandbox;
         tracing::info!("{sandbox}: its network namespace is gone: rails and addresses are free");
     }
-    let files = remove_orphans(&paths.cdi, || {
+    let orphans = remove_orphans(&paths.cdi, || {
         Ok::<_, GarbageError>(Store::open_read_only(&paths.state)?.list().to_vec())
     })?;
     let bindings = found.released.len().try_into().unwrap_or(u64::MAX);
     context.count(GarbageCounts {
         bindings,
-        cdi: files,
+        cdi: tell_orphans(&orphans),
         markers: 0,
     });
     match found.failed.into_iter().next() {
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
+}
+
+/// How many files there were.
+fn tell_orphans(orphans: &Orphans) -> u64 {
+    for slot in &orphans.slots {
+        tracing::info!("{slot}: removed its CDI file, which nobody owned");
+    }
+    let count = orphans.slots.len().saturating_add(orphans.temporary);
+    count.try_into().unwrap_or(u64::MAX)
 }
 
 /// What the state file and the markers say; they are brought in line on the way, while no slot is
@@ -201,17 +209,7 @@ fn forget(context: &Context, found: &Stale) -> Result<(), GarbageError> {
     let markers = Markers::beside(path)?;
     let mut state = open_state(path)?;
     let _alone = context.allocating();
-    // Given away again since: not stale.
-    let now_waiting = state.store.waiting()?;
-    let same = |(slot, row): &&(SlotId, Waiting)| now_waiting.get(slot) == Some(row);
-    let slots: Vec<SlotId> = found
-        .slots
-        .iter()
-        .filter(same)
-        .map(|(slot, _)| *slot)
-        .collect();
-    state.store.forget_waiting(&slots)?;
-    settle(&state.store, &markers, &slots)?;
+    let slots = forget_slots(&mut state.store, &markers, &found.slots)?;
     for slot in &slots {
         tracing::info!("{slot}: no pod has it any more: it waits no longer");
     }

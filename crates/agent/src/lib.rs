@@ -9,7 +9,6 @@
 
 mod allocator;
 pub mod board;
-mod cdi;
 mod chain;
 mod changes;
 mod config;

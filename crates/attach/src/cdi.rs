@@ -244,6 +244,7 @@ impl CdiDir {
             return Ok(Removal::OfAnother(owner));
         }
         let removed = self.unlink(&name)?;
+        faults::reach("cdi-removed", slot.0.into()).map_err(CdiFileError::Injected)?;
         self.sync()?;
         Ok(if removed {
             Removal::Removed
@@ -279,6 +280,7 @@ impl CdiDir {
         let mut removed = 0;
         for name in self.names()?.iter().filter(|name| is_temporary(name)) {
             removed += usize::from(self.unlink(name)?);
+            faults::reach("cdi-swept", removed).map_err(CdiFileError::Injected)?;
         }
         Ok(removed)
     }

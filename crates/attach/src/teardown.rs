@@ -17,9 +17,9 @@ pub struct Target {
     /// Owner.
     pub sandbox: SandboxId,
     /// Rules that its plan made; empty if the plan is lost.
-    rules: Vec<SourceRule>,
+    pub rules: Vec<SourceRule>,
     /// Namespace-wide settings to set back.
-    sysctls: Vec<Sysctl>,
+    pub sysctls: Vec<Sysctl>,
 }
 
 impl Target {

@@ -2,11 +2,11 @@
 
 use crate::error::{NodeError, in_words};
 use crate::markers::settle;
-use crate::sandbox::{attachment, is_ready, netns_id};
+use crate::kernel::Kernel;
+use crate::sandbox::{attachment, is_ready};
 use crate::session::{Notes, Session};
-use podrail_attach::{Target, detach, differences, faults};
+use podrail_attach::{Target, faults};
 use podrail_core::attachment::{Attachment, DecideError};
-use podrail_netlink::{NetNs, NetNsError};
 use podrail_store::{Binding, Decision, Request, Reserved, Snapshot, State, Store};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Exposure for Nothing {
     }
 }
 
-impl Session {
+impl<K: Kernel> Session<K> {
     /// Gives the session's sandbox what `decide` chooses, and attaches it. `decide` runs under the
     /// store's write lock, with no other sandbox coming to or going from the namespace.
     ///
@@ -64,12 +64,12 @@ impl Session {
     pub fn attach(
         &mut self,
         request: &Request,
-        netns: &NetNs,
+        netns: &K::Netns,
         decide: impl FnOnce(&Snapshot) -> Result<Decision, DecideError>,
         exposure: &mut impl Exposure,
     ) -> Result<Binding, NodeError> {
-        self.lock.with_namespace(netns_id(netns))?;
-        still_there(request, netns)?;
+        self.lock.with_namespace(self.kernel.id(netns))?;
+        self.still_there(request, netns)?;
         let mut binding = self.reserve(request, decide)?;
         let attachment = attachment(&binding)?;
         if binding.request.netns_id != request.netns_id {
@@ -129,11 +129,11 @@ impl Session {
         &mut self,
         binding: &Binding,
         attachment: &Attachment,
-        netns: &NetNs,
+        netns: &K::Netns,
         exposure: &mut impl Exposure,
     ) -> Result<(), NodeError> {
         faults::reach("reserved", 0).map_err(NodeError::Injected)?;
-        podrail_attach::attach(&attachment.plan, netns)?;
+        self.kernel.attach(&attachment.plan, netns)?;
         faults::reach("attached", 0).map_err(NodeError::Injected)?;
         let exposed = exposure.expose(binding, attachment, &self.store);
         self.notes
@@ -142,14 +142,14 @@ impl Session {
                 source,
             })?);
         faults::reach("exposed", 0).map_err(NodeError::Injected)?;
-        still_there(&binding.request, netns)?;
+        self.still_there(&binding.request, netns)?;
         self.mind_the_time()?;
         Ok(self.store.mark_ready(&self.sandbox)?)
     }
 
     /// Whether what was attached earlier is still whole; notes what is not.
-    fn stands(&mut self, attachment: &Attachment, netns: &NetNs) -> Result<bool, NodeError> {
-        let differences = differences(&attachment.plan, netns)?;
+    fn stands(&mut self, attachment: &Attachment, netns: &K::Netns) -> Result<bool, NodeError> {
+        let differences = self.kernel.differences(&attachment.plan, netns)?;
         let notes = differences.iter();
         self.notes
             .extend(notes.map(|difference| format!("{difference}: attaching again")));
@@ -163,14 +163,14 @@ impl Session {
         &mut self,
         binding: &Binding,
         attachment: &Attachment,
-        netns: &NetNs,
+        netns: &K::Netns,
         (exposure, failure): (&mut impl Exposure, &NodeError),
     ) {
         let undone = match failure {
             // It has undone what it did, or says what it could not.
             NodeError::Attach(error) => !error.left_something(),
             _ => {
-                let detached = detach(&Target::of(&attachment.plan), netns);
+                let detached = self.kernel.detach(&Target::of(&attachment.plan), netns);
                 self.noted(detached.map_err(NodeError::from))
             }
         };
@@ -190,24 +190,19 @@ impl Session {
         }
         outcome.is_ok()
     }
-}
 
-/// A runtime that gave up while the kubelet or a lock was waited for has said DEL already, before
-/// there was anything to detach, and takes the namespace away: nobody would ever detach what is
-/// attached now.
-fn still_there(request: &Request, netns: &NetNs) -> Result<(), NodeError> {
-    let path = Path::new(&request.netns);
-    let found = match NetNs::open(path) {
-        Ok(found) => Some(found.id()),
-        // A plain file is what unmounting leaves.
-        Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
-    match found == Some(netns.id()) {
-        true => Ok(()),
-        false => Err(NodeError::NetnsGone {
-            path: path.to_owned(),
-        }),
+    /// A runtime that gave up while the kubelet or a lock was waited for has said DEL already,
+    /// before there was anything to detach, and takes the namespace away: nobody would ever detach
+    /// what is attached now.
+    fn still_there(&self, request: &Request, netns: &K::Netns) -> Result<(), NodeError> {
+        let path = Path::new(&request.netns);
+        let found = self.kernel.open(path)?.map(|found| self.kernel.id(&found));
+        match found == Some(self.kernel.id(netns)) {
+            true => Ok(()),
+            false => Err(NodeError::NetnsGone {
+                path: path.to_owned(),
+            }),
+        }
     }
 }
 
@@ -226,6 +221,7 @@ mod tests {
     use crate::clock::Deadline;
     use crate::markers::Markers;
     use crate::testing;
+    use podrail_netlink::NetNs;
 
     fn session(dir: &tempfile::TempDir) -> (Session, Request) {
         let (state, sandbox) = (dir.path().join("state.db"), testing::sandbox("a"));
@@ -259,7 +255,8 @@ mod tests {
             netns: path.to_str().unwrap().to_owned(),
             ..request.clone()
         };
-        still_there(&at(Path::new("/proc/self/ns/net")), &ours).unwrap();
+        let own = at(Path::new("/proc/self/ns/net"));
+        session.still_there(&own, &ours).unwrap();
         let left = dir.path().join("left");
         std::fs::write(&left, "").unwrap();
         for path in [left, dir.path().join("none")] {

@@ -3,7 +3,7 @@
 use crate::attach::{Exposure, HookError};
 use crate::session::Notes;
 use crate::settings::Settings;
-use podrail_attach::cdi::{CdiDir, CdiFileError, check_devices};
+use podrail_attach::cdi::{CdiDir, CdiFileError, Removal, check_devices};
 use podrail_core::attachment::Attachment;
 use podrail_core::cdi::{Options, SlotFile, files};
 use podrail_core::ids::{SandboxId, SlotId};
@@ -108,7 +108,7 @@ impl Exposure for CdiFiles<'_> {
 }
 
 /// Writes the files of slots that are the sandbox's own, and tells of the others.
-fn write_own(
+pub(crate) fn write_own(
     dir: &Path,
     files: &[SlotFile],
     (sandbox, store): (&SandboxId, &Store),
@@ -133,6 +133,52 @@ pub fn conceal_slots(dir: &Path, slots: &[SlotId]) -> Result<(), CdiFileError> {
     };
     let mut slots = slots.iter();
     slots.try_for_each(|slot| dir.remove(*slot).map(drop))
+}
+
+/// What [`remove_orphans`] removed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// Slots whose file nobody owned.
+    pub slots: Vec<SlotId>,
+    /// How many temporary files killed processes had left.
+    pub temporary: usize,
+}
+
+/// Removes files whose owner does not hold the slot, and what killed processes left.
+///
+/// `bindings` is asked after the files were listed: a binding is kept before its files are written.
+///
+/// # Guarantees
+/// Twice is as once. Files of others stay.
+///
+/// # Errors
+/// The directory cannot be read, or a file cannot be removed; whatever `bindings` fails with.
+pub fn remove_orphans<E: From<CdiFileError>>(
+    path: &Path,
+    bindings: impl FnOnce() -> Result<Vec<Binding>, E>,
+) -> Result<Orphans, E> {
+    let mut orphans = Orphans::default();
+    let Some(dir) = CdiDir::open(path)? else {
+        return Ok(orphans);
+    };
+    orphans.temporary = dir.sweep()?;
+    let files = dir.list()?;
+    let bindings = bindings()?;
+    let holds = |sandbox: &SandboxId, slot| {
+        let mut of_owner = bindings.iter().filter(|b| b.request.sandbox == *sandbox);
+        of_owner.any(|b| b.rails.iter().any(|rail| rail.slot == Some(slot)))
+    };
+    for file in files {
+        let done = match &file.owner {
+            Ok(owner) if holds(&owner.sandbox, file.slot) => continue,
+            Ok(owner) => dir.remove_if_owner(file.slot, &owner.sandbox)?,
+            Err(_) => dir.remove_if_damaged(file.slot)?,
+        };
+        if done == Removal::Removed {
+            orphans.slots.push(file.slot);
+        }
+    }
+    Ok(orphans)
 }
 
 #[cfg(test)]

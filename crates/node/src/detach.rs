@@ -2,14 +2,12 @@
 
 use crate::attach::{Exposure, conceal};
 use crate::error::NodeError;
-use crate::sandbox::{attachment, netns_id};
+use crate::kernel::Kernel;
+use crate::sandbox::attachment;
 use crate::session::Session;
-use podrail_attach::{Target, detach, faults};
-use podrail_core::plan::Alias;
-use podrail_netlink::{Link, NetNs, NetNsError, Rtnl};
+use podrail_attach::{Target, faults};
 use podrail_store::{Binding, Released};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a detach did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +18,7 @@ pub struct Detached {
     pub released: Released,
 }
 
-impl Session {
+impl<K: Kernel> Session<K> {
     /// Takes all rails of the session's sandbox away, in the namespace at `path` or in the one that
     /// was attached, and frees what it holds.
     ///
@@ -38,9 +36,9 @@ impl Session {
         let binding = self.binding()?;
         let links = match self.namespace(path, binding.as_ref())? {
             Some(netns) => {
-                self.lock.with_namespace(netns_id(&netns))?;
+                self.lock.with_namespace(self.kernel.id(&netns))?;
                 let target = self.target(binding.as_ref());
-                detach(&target, &netns)?
+                self.kernel.detach(&target, &netns)?
             }
             None => 0,
         };
@@ -61,13 +59,15 @@ impl Session {
         &mut self,
         path: Option<&Path>,
         binding: Option<&Binding>,
-    ) -> Result<Option<NetNs>, NodeError> {
+    ) -> Result<Option<K::Netns>, NodeError> {
         let attached = binding.map(|binding| Path::new(&binding.request.netns));
         for path in path.into_iter().chain(attached) {
-            let Some(netns) = open(path)? else { continue };
+            let Some(netns) = self.kernel.open(path)? else {
+                continue;
+            };
             match binding.and_then(|binding| binding.request.netns_id) {
                 // Even if it is the one this runs in: the caller may be in the pod's.
-                Some(id) if id == netns_id(&netns) => return Ok(Some(netns)),
+                Some(id) if id == self.kernel.id(&netns) => return Ok(Some(netns)),
                 // A path may be used again for another namespace, which is none of our business.
                 Some(_) => self.notes.push(format!(
                     "{} is not the namespace that {} was attached to: left alone",
@@ -75,11 +75,11 @@ impl Session {
                     self.sandbox
                 )),
                 // No rail is ever attached to the host's own.
-                None if netns.id() == NetNs::current()?.id() => {}
+                None if self.kernel.id(&netns) == self.kernel.own()? => {}
                 None => return Ok(Some(netns)),
             }
         }
-        Ok(binding.and_then(elsewhere))
+        Ok(binding.and_then(|binding| self.kernel.elsewhere(binding)))
     }
 
     fn target(&mut self, binding: Option<&Binding>) -> Target {
@@ -95,48 +95,12 @@ impl Session {
     }
 }
 
-/// The attached namespace by another path than the one that is gone: a process that is still in
-/// it, or a name of `ip netns`. Its addresses are up, so they must not be freed before it is
-/// cleaned. Inodes are used again, hence only a namespace that has a rail of this sandbox counts.
-fn elsewhere(binding: &Binding) -> Option<NetNs> {
-    let id = binding.request.netns_id?;
-    let same = |path: &PathBuf| {
-        std::fs::metadata(path).is_ok_and(|file| file.dev() == id.dev && file.ino() == id.ino)
-    };
-    let processes = entries("/proc").map(|process| process.join("ns/net"));
-    let mut paths = processes.chain(entries("/run/netns")).filter(same);
-    let netns = paths.find_map(|path| NetNs::open(path).ok())?;
-    let links = Rtnl::open_in(&netns).and_then(|mut inside| inside.links());
-    let ours = |link: &Link| {
-        let alias = link
-            .alias
-            .as_deref()
-            .and_then(|alias| Alias::parse(alias).ok());
-        alias.is_some_and(|alias| alias.sandbox == binding.request.sandbox)
-    };
-    links
-        .is_ok_and(|links| links.iter().any(ours))
-        .then_some(netns)
-}
-
-fn entries(dir: &str) -> impl Iterator<Item = PathBuf> {
-    let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    found.map(|entry| entry.path())
-}
-
-/// The namespace at a path; none if there is none any more: its children went with it.
-pub(crate) fn open(path: &Path) -> Result<Option<NetNs>, NodeError> {
-    match NetNs::open(path) {
-        Ok(netns) => Ok(Some(netns)),
-        Err(NetNsError::Missing { .. } | NetNsError::NotANetNs { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Deadline;
+    use crate::kernel::Linux;
+    use crate::sandbox::netns_id;
     use podrail_core::ids::SandboxId;
     use podrail_store::{BootId, NetnsId, Request, State};
 
@@ -167,7 +131,7 @@ mod tests {
     #[test]
     fn the_attached_namespace_is_cleaned_even_from_inside() {
         // Opening a namespace enters it, which takes privileges.
-        let Ok(Some(here)) = open(Path::new(HERE)) else {
+        let Ok(Some(here)) = Linux.open(Path::new(HERE)) else {
             return;
         };
         let dir = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use crate::attach::Exposure;
 use crate::clock::Deadline;
 use crate::error::NodeError;
+use crate::kernel::{Kernel, Linux};
 use crate::session::{Notes, Session};
 use nix::errno::Errno;
 use podrail_store::{Binding, NetnsId, Released, Store};
@@ -27,11 +28,11 @@ pub enum Gone {
 /// What this process can see of the host.
 #[derive(Debug, Clone)]
 pub struct Sight {
-    proc: PathBuf,
+    pub(crate) proc: PathBuf,
     /// All processes are in `proc`.
-    all_processes: bool,
+    pub(crate) all_processes: bool,
     /// Paths are the host's.
-    same_mounts: bool,
+    pub(crate) same_mounts: bool,
 }
 
 impl Sight {
@@ -152,11 +153,22 @@ pub fn collect_garbage(
     exposure: &mut impl Exposure,
     until: Deadline,
 ) -> Result<Garbage, NodeError> {
+    collect_on(Linux, state, sight, (exposure, until))
+}
+
+/// As [`collect_garbage`], on a kernel.
+pub(crate) fn collect_on<K: Kernel + Clone>(
+    kernel: K,
+    state: &Path,
+    sight: &Sight,
+    (exposure, until): (&mut impl Exposure, Deadline),
+) -> Result<Garbage, NodeError> {
     let mut garbage = Garbage::default();
     let read = Store::open_read_only(state)?;
     let of_pods = read.list().iter().filter(|b| b.request.pod.is_some());
     for binding in of_pods.filter(|binding| sight.is_gone(binding) == Gone::Yes) {
-        match release(state, binding, sight, (exposure, until)) {
+        let session = Session::on(kernel.clone(), state, &binding.request.sandbox, until);
+        match session.and_then(|session| release(session, binding, sight, exposure)) {
             Ok((released, notes)) => {
                 garbage.released.extend(released);
                 garbage.notes.extend(notes);
@@ -168,13 +180,12 @@ pub fn collect_garbage(
 }
 
 /// Under its lock the binding is looked at again: it may be another one by now.
-fn release(
-    state: &Path,
+fn release<K: Kernel>(
+    mut session: Session<K>,
     seen: &Binding,
     sight: &Sight,
-    (exposure, until): (&mut impl Exposure, Deadline),
+    exposure: &mut impl Exposure,
 ) -> Result<(Option<Binding>, Notes), NodeError> {
-    let mut session = Session::open(state, &seen.request.sandbox, until)?;
     let now = session.binding()?;
     let same =
         now.is_some_and(|now| now.sequence == seen.sequence && sight.is_gone(&now) == Gone::Yes);

@@ -15,8 +15,11 @@ mod detach;
 mod error;
 mod facts;
 mod garbage;
+mod kernel;
 mod lock;
 mod markers;
+#[cfg(all(test, feature = "faults"))]
+mod model;
 mod places;
 mod sandbox;
 mod session;
@@ -29,13 +32,14 @@ pub mod yaml;
 
 pub use attach::{Exposure, HookError, Nothing};
 pub use books::{bound, held, kept, previous_rp_filter};
-pub use cdi::{CdiFiles, conceal_slots};
+pub use cdi::{CdiFiles, Orphans, conceal_slots, remove_orphans};
 pub use clock::{Deadline, now};
 pub use detach::Detached;
 pub use error::{NodeError, in_words};
 pub use facts::{boot_id, discover, require_ready};
 pub use garbage::{Garbage, Gone, Sight, collect_garbage};
-pub use markers::{Markers, allocate, forget_pod, repair, settle};
+pub use kernel::{Kernel, Linux};
+pub use markers::{Markers, allocate, forget_pod, forget_slots, repair};
 pub use places::{CNI_VERSIONS, Places};
 pub use sandbox::{Shown, attachment, foreign_netns, is_ready, netns_id};
 pub use session::{Notes, OpenState, Session, open_state};

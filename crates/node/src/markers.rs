@@ -5,8 +5,9 @@
 //! one too many costs a question at the kubelet, one too few would start a pod without rails.
 
 use crate::error::NodeError;
+use podrail_attach::faults;
 use podrail_core::ids::{PodUid, SlotId};
-use podrail_store::Store;
+use podrail_store::{Store, Waiting};
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -148,7 +149,7 @@ pub fn allocate(
 ///
 /// # Errors
 /// Markers may be left that stand for nothing.
-pub fn settle(store: &Store, markers: &Markers, slots: &[SlotId]) -> Result<(), NodeError> {
+pub(crate) fn settle(store: &Store, markers: &Markers, slots: &[SlotId]) -> Result<(), NodeError> {
     let waits = store.waiting()?;
     let bound: Vec<_> = slots
         .iter()
@@ -189,6 +190,28 @@ pub fn repair(store: &Store, markers: &Markers) -> Result<(), NodeError> {
     known
         .difference(&marked)
         .try_for_each(|uid| markers.mark_pod(uid))
+}
+
+/// Makes slots wait no longer that no pod has, each with the row that said so: rows and markers.
+/// To be called while no slot is being allocated. Returns those that were still as seen: others
+/// were given away since.
+///
+/// # Guarantees
+/// A slot that waits in the state file is marked when it returns. Twice is as once.
+///
+/// # Errors
+/// Some of them may be marked still.
+pub fn forget_slots(
+    store: &mut Store,
+    markers: &Markers,
+    seen: &[(SlotId, Waiting)],
+) -> Result<Vec<SlotId>, NodeError> {
+    let waits = store.waiting()?;
+    let same = seen.iter().filter(|(slot, row)| waits.get(slot) == Some(row));
+    let slots: Vec<SlotId> = same.map(|(slot, _)| *slot).collect();
+    store.forget_waiting(&slots)?;
+    settle(store, markers, &slots)?;
+    Ok(slots)
 }
 
 /// Forgets a pod that will not come back and that is known since `since` (seconds since 1970; any
@@ -233,7 +256,8 @@ fn mark(dir: &Path, names: impl IntoIterator<Item = String>) -> Result<(), NodeE
         return Ok(());
     }
     make_directory(dir).map_err(|source| failed(dir, source))?;
-    for name in names {
+    for (number, name) in names.enumerate() {
+        faults::reach("mark", number).map_err(NodeError::Injected)?;
         let path = dir.join(name);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -242,18 +266,20 @@ fn mark(dir: &Path, names: impl IntoIterator<Item = String>) -> Result<(), NodeE
             .open(&path)
             .map_err(|source| failed(&path, source))?;
     }
-    sync(dir).map_err(|source| failed(dir, source))
+    sync(dir).map_err(|source| failed(dir, source))?;
+    faults::reach("marked", 0).map_err(NodeError::Injected)
 }
 
 fn clear(dir: &Path, names: impl IntoIterator<Item = String>) -> Result<(), NodeError> {
-    for name in names {
+    for (number, name) in names.into_iter().enumerate() {
+        faults::reach("clear", number).map_err(NodeError::Injected)?;
         let path = dir.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&path, error)),
             _ => {}
         }
     }
-    Ok(())
+    faults::reach("cleared", 0).map_err(NodeError::Injected)
 }
 
 fn list<T: FromStr + Ord>(dir: &Path) -> Result<BTreeSet<T>, NodeError> {

@@ -2,11 +2,11 @@
 
 use crate::clock::Deadline;
 use crate::error::NodeError;
-use crate::facts::boot_id;
+use crate::kernel::{Kernel, Linux};
 use crate::lock::Lock;
 use crate::markers::Markers;
 use podrail_core::ids::SandboxId;
-use podrail_store::{Binding, Store};
+use podrail_store::{Binding, BootId, Store};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,7 +33,12 @@ pub struct OpenState {
 /// # Errors
 /// The file cannot be used.
 pub fn open_state(path: &Path) -> Result<OpenState, NodeError> {
-    let opened = Store::open(path, &boot_id()?)?;
+    open_state_in(path, &Linux.boot()?)
+}
+
+/// Opens the state file for a boot.
+pub(crate) fn open_state_in(path: &Path, boot: &BootId) -> Result<OpenState, NodeError> {
+    let opened = Store::open(path, boot)?;
     let forgotten = opened.dropped.iter().map(|binding| {
         let sandbox = &binding.request.sandbox;
         format!("sandbox {sandbox} was of an earlier boot and is forgotten")
@@ -50,7 +55,8 @@ pub fn open_state(path: &Path) -> Result<OpenState, NodeError> {
 
 /// One sandbox, with its lock held: no other process attaches or detaches it meanwhile.
 #[derive(Debug)]
-pub struct Session {
+pub struct Session<K = Linux> {
+    pub(crate) kernel: K,
     pub(crate) sandbox: SandboxId,
     pub(crate) lock: Lock,
     pub(crate) store: Store,
@@ -66,9 +72,22 @@ impl Session {
     /// # Errors
     /// The lock cannot be had before the deadline; the state file cannot be used.
     pub fn open(state: &Path, sandbox: &SandboxId, until: Deadline) -> Result<Self, NodeError> {
+        Self::on(Linux, state, sandbox, until)
+    }
+}
+
+impl<K: Kernel> Session<K> {
+    /// As [`Session::open`], on a kernel.
+    pub(crate) fn on(
+        kernel: K,
+        state: &Path,
+        sandbox: &SandboxId,
+        until: Deadline,
+    ) -> Result<Self, NodeError> {
         let lock = Lock::take(state, sandbox, until)?;
-        let OpenState { store, notes } = open_state(state)?;
+        let OpenState { store, notes } = open_state_in(state, &kernel.boot()?)?;
         Ok(Self {
+            kernel,
             sandbox: sandbox.clone(),
             lock,
             store,

@@ -121,3 +121,25 @@ fn a_symlink_holds_no_binding_back_and_gives_no_slot_out() {
     let error = conceal_slots(&node.cdi(), &[SlotId(3)]).unwrap_err();
     assert!(error.is_no_directory(), "{error}");
 }
+
+#[test]
+fn files_without_a_living_owner_go_and_foreign_ones_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let ours = |slot: u16| podrail_core::cdi::file_name(SlotId(slot));
+    write(&ours(1), &file(1, "nobody").text);
+    write(&ours(2), "{half");
+    write("nvidia.com-gpu.json", "{}");
+    write(".podrail.io-rail_slot-03.json.tmp", "{half");
+    let none = || Ok::<_, CdiFileError>(vec![]);
+    let removed = Orphans {
+        slots: vec![SlotId(1), SlotId(2)],
+        temporary: 1,
+    };
+    assert_eq!(remove_orphans(dir.path(), none).unwrap(), removed);
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let nothing = Orphans::default();
+    assert_eq!(remove_orphans(dir.path(), none).unwrap(), nothing);
+    assert_eq!(remove_orphans(Path::new("/nowhere"), none).unwrap(), nothing);
+}

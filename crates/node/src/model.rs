@@ -1,0 +1,45 @@
+//! Random histories of a node, stopped between any two effects, against what must hold.
+//!
+//! The state file, the markers, the locks and the CDI directory are the real ones; the kernel is
+//! simulated. `PODRAIL_MODEL_CASES` makes it run longer.
+
+mod kernel;
+mod laws;
+mod node;
+mod steps;
+mod world;
+
+use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+use steps::history;
+use world::{Counts, World};
+
+/// How many histories a normal run has.
+const CASES: u32 = 220;
+
+#[test]
+fn whatever_is_killed_no_rail_or_address_is_lost_or_given_twice() {
+    let asked = std::env::var("PODRAIL_MODEL_CASES").ok();
+    let cases = asked.map_or(CASES, |text| text.parse().expect("a number of cases"));
+    let persistence = FileFailurePersistence::SourceParallel("proptest-regressions");
+    let mut runner = TestRunner::new(Config {
+        cases,
+        max_shrink_time: 120_000,
+        source_file: Some(file!()),
+        failure_persistence: Some(Box::new(persistence)),
+        ..Config::default()
+    });
+    let counts = std::cell::RefCell::new(Counts::default());
+    let outcome = runner.run(&history(), |steps| {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.take(step));
+        world.end();
+        counts.borrow_mut().add(&world.counts);
+        Ok(())
+    });
+    let counts = counts.into_inner();
+    eprintln!("{counts}");
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+    assert!(cases < CASES || counts.are_enough(), "{counts}");
+}
