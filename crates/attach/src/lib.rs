@@ -18,7 +18,7 @@ mod teardown;
 pub use error::{AttachError, Problem, TeardownError, UndoFailure};
 pub use observe::differences;
 pub use sysctl::read_sysctl;
-pub use teardown::{Target, detach};
+pub use teardown::{Target, detach, has_any};
 
 use podrail_core::plan::AttachPlan;
 use podrail_netlink::{NetNs, Rtnl};

@@ -75,7 +75,16 @@ pub fn detach(target: &Target, pod: &NetNs) -> Result<usize, TeardownError> {
     }
 }
 
-/// Whether a link or rule of the sandbox is there.
+/// Whether a child or a rule of the sandbox is in a namespace, whole or half-made: a child that was
+/// killed before it got its alias counts, and so does a rule whose child went with the rail.
+///
+/// # Errors
+/// The namespace cannot be read.
+pub fn has_any(target: &Target, pod: &NetNs) -> Result<bool, podrail_netlink::NetlinkError> {
+    has_leftovers(&mut Rtnl::open_in(pod)?, target)
+}
+
+/// As [`has_any`], of a namespace that is open.
 pub(crate) fn has_leftovers(
     inside: &mut Rtnl,
     target: &Target,

@@ -167,8 +167,10 @@ impl<K: Kernel> Session<K> {
         (exposure, failure): (&mut impl Exposure, &NodeError),
     ) {
         let undone = match failure {
-            // It has undone what it did, or says what it could not.
-            NodeError::Attach(error) => !error.left_something(),
+            // It says what it could not undo.
+            NodeError::Attach(error) if error.left_something() => false,
+            // Even if it has undone what it did: a detach that was killed may have left settings of
+            // the namespace as an earlier attach made them.
             _ => {
                 let detached = self.kernel.detach(&Target::of(&attachment.plan), netns);
                 self.noted(detached.map_err(NodeError::from))

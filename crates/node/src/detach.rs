@@ -37,7 +37,9 @@ impl<K: Kernel> Session<K> {
         let links = match self.namespace(path, binding.as_ref())? {
             Some(netns) => {
                 self.lock.with_namespace(self.kernel.id(&netns))?;
-                let target = self.target(binding.as_ref());
+                let (target, problem) = self.target(binding.as_ref());
+                let words = |error| format!("{error}: detaching by group and alias");
+                self.notes.extend(problem.map(words));
                 self.kernel.detach(&target, &netns)?
             }
             None => 0,
@@ -79,19 +81,26 @@ impl<K: Kernel> Session<K> {
                 None => return Ok(Some(netns)),
             }
         }
-        Ok(binding.and_then(|binding| self.kernel.elsewhere(binding)))
+        Ok(binding.and_then(|binding| self.elsewhere(binding)))
     }
 
-    fn target(&mut self, binding: Option<&Binding>) -> Target {
+    /// The attached namespace by another path than the one that is gone: its addresses are up, so
+    /// they must not be freed before it is cleaned. Inodes are used again, hence only a namespace
+    /// that has something of this sandbox counts.
+    fn elsewhere(&self, binding: &Binding) -> Option<K::Netns> {
+        let netns = self.kernel.find(binding.request.netns_id?)?;
+        let (target, _) = self.target(Some(binding));
+        self.kernel.has_any(&target, &netns).then_some(netns)
+    }
+
+    /// What is to go; and why it is not known by its plan, where that cannot be read.
+    fn target(&self, binding: Option<&Binding>) -> (Target, Option<NodeError>) {
+        let lost = || Target::without_plan(self.sandbox.clone());
         match binding.map(attachment) {
-            Some(Ok(attachment)) => return Target::of(&attachment.plan),
-            Some(Err(error)) => {
-                let words = format!("{error}: detaching by group and alias");
-                self.notes.push(words);
-            }
-            None => {}
+            Some(Ok(attachment)) => (Target::of(&attachment.plan), None),
+            Some(Err(error)) => (lost(), Some(error)),
+            None => (lost(), None),
         }
-        Target::without_plan(self.sandbox.clone())
     }
 }
 

@@ -4,9 +4,9 @@ use crate::error::NodeError;
 use crate::facts::boot_id;
 use crate::sandbox::netns_id;
 use podrail_attach::{AttachError, Target, TeardownError};
-use podrail_core::plan::{Alias, AttachPlan};
-use podrail_netlink::{Link, NetNs, NetNsError, Rtnl};
-use podrail_store::{Binding, BootId, NetnsId};
+use podrail_core::plan::AttachPlan;
+use podrail_netlink::{NetNs, NetNsError};
+use podrail_store::{BootId, NetnsId};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -37,9 +37,11 @@ pub trait Kernel {
     /// The kernel does not tell.
     fn own(&self) -> Result<NetnsId, NodeError>;
 
-    /// The attached namespace of a binding by another path than the one that is gone, if it still
-    /// has a rail of the sandbox.
-    fn elsewhere(&self, binding: &Binding) -> Option<Self::Netns>;
+    /// The namespace with this identity by whatever path leads to it, if one does.
+    fn find(&self, id: NetnsId) -> Option<Self::Netns>;
+
+    /// As [`podrail_attach::has_any()`]; a namespace that cannot be read has nothing.
+    fn has_any(&self, target: &Target, netns: &Self::Netns) -> bool;
 
     /// As [`podrail_attach::attach()`].
     ///
@@ -92,26 +94,18 @@ impl Kernel for Linux {
         Ok(netns_id(&NetNs::current()?))
     }
 
-    /// A process that is still in it, or a name of `ip netns`. Its addresses are up, so they must
-    /// not be freed before it is cleaned. Inodes are used again, hence only a namespace that has a
-    /// rail of this sandbox counts.
-    fn elsewhere(&self, binding: &Binding) -> Option<NetNs> {
-        let id = binding.request.netns_id?;
+    /// By a process that is still in it, or by a name of `ip netns`.
+    fn find(&self, id: NetnsId) -> Option<NetNs> {
         let same = |path: &PathBuf| {
             std::fs::metadata(path).is_ok_and(|file| file.dev() == id.dev && file.ino() == id.ino)
         };
         let processes = entries("/proc").map(|process| process.join("ns/net"));
         let mut paths = processes.chain(entries("/run/netns")).filter(same);
-        let netns = paths.find_map(|path| NetNs::open(path).ok())?;
-        let links = Rtnl::open_in(&netns).and_then(|mut inside| inside.links());
-        let ours = |link: &Link| {
-            let alias = link.alias.as_deref();
-            let alias = alias.and_then(|alias| Alias::parse(alias).ok());
-            alias.is_some_and(|alias| alias.sandbox == binding.request.sandbox)
-        };
-        links
-            .is_ok_and(|links| links.iter().any(ours))
-            .then_some(netns)
+        paths.find_map(|path| NetNs::open(path).ok())
+    }
+
+    fn has_any(&self, target: &Target, netns: &NetNs) -> bool {
+        podrail_attach::has_any(target, netns).unwrap_or(false)
     }
 
     fn attach(&self, plan: &AttachPlan, netns: &NetNs) -> Result<(), AttachError> {

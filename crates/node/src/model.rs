@@ -4,12 +4,13 @@
 //! simulated. `PODRAIL_MODEL_CASES` makes it run longer.
 
 mod kernel;
+mod known;
 mod laws;
 mod node;
 mod steps;
 mod world;
 
-use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+use proptest::test_runner::{Config, FileFailurePersistence, TestError, TestRunner};
 use steps::history;
 use world::{Counts, World};
 
@@ -38,8 +39,13 @@ fn whatever_is_killed_no_rail_or_address_is_lost_or_given_twice() {
     });
     let counts = counts.into_inner();
     eprintln!("{counts}");
-    if let Err(error) = outcome {
-        panic!("{error}");
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(why, steps)) => {
+            let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+            panic!("{why}\n{}", steps.join("\n"));
+        }
+        Err(TestError::Abort(why)) => panic!("{why}"),
     }
     assert!(cases < CASES || counts.are_enough(), "{counts}");
 }

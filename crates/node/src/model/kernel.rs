@@ -6,7 +6,7 @@ use podrail_attach::{AttachError, Problem, Target, TeardownError, UndoFailure, f
 use podrail_core::ids::SandboxId;
 use podrail_core::plan::{Alias, AttachPlan, RailAttachment, link_group};
 use podrail_netlink::SourceRule;
-use podrail_store::{Binding, BootId, NetnsId};
+use podrail_store::{BootId, NetnsId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -239,7 +239,7 @@ impl Netns {
                 .retain(|child| !child.is_of(&target.sandbox));
             before - inside.children.len()
         };
-        faults::reach("remove", rules.len()).map_err(UndoFailure::Injected)?;
+        faults::reach("removed", 0).map_err(UndoFailure::Injected)?;
         Ok(count)
     }
 
@@ -278,13 +278,12 @@ impl Kernel for Sim {
     }
 
     /// A process is in every namespace that is there.
-    fn elsewhere(&self, binding: &Binding) -> Option<Rc<Netns>> {
-        let id = binding.request.netns_id?;
-        let netns = self.0.borrow().netns.get(&(id.dev, id.ino)).cloned()?;
-        let sandbox = &binding.request.sandbox;
-        let ours = |child: &Child| child.alias.is_some() && child.is_of(sandbox);
-        let found = netns.inside.borrow().children.iter().any(ours);
-        found.then_some(netns)
+    fn find(&self, id: NetnsId) -> Option<Rc<Netns>> {
+        self.0.borrow().netns.get(&(id.dev, id.ino)).cloned()
+    }
+
+    fn has_any(&self, target: &Target, netns: &Rc<Netns>) -> bool {
+        netns.has_leftovers(target)
     }
 
     fn attach(&self, plan: &AttachPlan, netns: &Rc<Netns>) -> Result<(), AttachError> {

@@ -34,11 +34,20 @@ pub(super) enum Fault {
     Meanwhile(Step),
 }
 
+/// One of the fault points of a step.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum At {
+    /// The first one behind so many others.
+    Point(usize),
+    /// The first one of a stage.
+    Stage(&'static str),
+}
+
 /// A step, and what comes behind which of its fault points.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
     pub(super) step: Step,
-    pub(super) fault: Option<(usize, Fault)>,
+    pub(super) fault: Option<(At, Fault)>,
     /// Seconds that pass before.
     pub(super) pause: u8,
 }
@@ -66,13 +75,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn fault() -> impl Strategy<Value = Option<(usize, Fault)>> {
+fn fault() -> impl Strategy<Value = Option<(At, Fault)>> {
     let kind = prop_oneof![
         4 => Just(Fault::Kill),
         1 => Just(Fault::Error),
         3 => step().prop_map(Fault::Meanwhile),
     ];
-    prop::option::weighted(0.5, (0_usize..48, kind))
+    let at = prop_oneof![0_usize..10, 0_usize..48].prop_map(At::Point);
+    prop::option::weighted(0.7, (at, kind))
 }
 
 /// A history of at most [`STEPS`] moments.

@@ -3,7 +3,7 @@
 use super::kernel::file_id;
 use super::laws;
 use super::node::{Add, Call, Done, Failure, Kubelet, Node, RAILS, SHARES};
-use super::steps::{Fault, Moment, Step};
+use super::steps::{At, Fault, Moment, Step};
 use podrail_attach::faults::{self, Action, Stopped};
 use podrail_core::ids::{PodUid, SandboxId, SlotId};
 use podrail_core::pods::PodRef;
@@ -83,6 +83,10 @@ impl Counts {
         }
     }
 
+    pub(super) fn kills(&self) -> u64 {
+        self.kills.values().sum()
+    }
+
     /// Every kind of step and nearly every kind of fault point was met.
     pub(super) fn are_enough(&self) -> bool {
         let kinds = [self.attached, self.short, self.reboots, self.errors];
@@ -95,7 +99,7 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kills: u64 = self.kills.values().sum();
+        let kills = self.kills();
         write!(
             f,
             "{} steps: {} ADDs with rails, {} short of rails or addresses, {} reboots, {kills} \
@@ -135,7 +139,7 @@ impl World {
         laws::hold(self);
     }
 
-    fn try_call(&mut self, step: Step, fault: Option<(usize, Fault)>) {
+    fn try_call(&mut self, step: Step, fault: Option<(At, Fault)>) {
         let Some(call) = self.call(step) else { return };
         let other = match fault {
             Some((_, Fault::Meanwhile(step))) => self.other(&call, step),
@@ -278,7 +282,7 @@ impl World {
     fn run(
         &mut self,
         call: &Call,
-        fault: Option<(usize, Fault)>,
+        fault: Option<(At, Fault)>,
         other: Option<Call>,
     ) -> (Outcome, Meanwhile, bool) {
         let struck = Rc::new(RefCell::new(None));
@@ -290,7 +294,12 @@ impl World {
                 let (at, fault) = fault?;
                 // Others wait for the lock of the directory.
                 let waits = matches!(fault, Fault::Meanwhile(_)) && stage.starts_with("cdi");
-                if passed.replace(passed.get() + 1) < at || waits || struck.borrow().is_some() {
+                let number = passed.replace(passed.get() + 1);
+                let early = match at {
+                    At::Point(at) => number < at,
+                    At::Stage(at) => stage != at,
+                };
+                if early || waits || struck.borrow().is_some() {
                     return None;
                 }
                 *struck.borrow_mut() = Some(stage.to_owned());
@@ -318,7 +327,13 @@ impl World {
     /// What kubelet and runtime make of an outcome.
     fn book(&mut self, call: &Call, outcome: &Outcome) {
         match (call, outcome) {
-            (Call::Allocate { slots, .. }, Ok(Ok(_))) => self.admit(slots),
+            (Call::Allocate { slots, .. }, outcome) => {
+                // Half of it may be done, whatever the kubelet hears.
+                self.outdate(slots, None);
+                if matches!(outcome, Ok(Ok(_))) {
+                    self.admit(slots);
+                }
+            }
             (Call::Add(add), outcome) => self.book_add(add, outcome),
             (Call::Del { sandbox, .. }, outcome) => {
                 let at = self.sandbox(sandbox);
@@ -348,7 +363,6 @@ impl World {
 
     fn admit(&mut self, slots: &[SlotId]) {
         let name = format!("pod-{}", self.pods.len());
-        self.outdate(slots, None);
         self.pods.push(Pod {
             pod: PodRef {
                 uid: PodUid::parse(&format!("uid-of-{name}")).unwrap(),
@@ -388,6 +402,7 @@ impl World {
         sandbox.path_is_there = false;
         if whole {
             sandbox.netns = None;
+            sandbox.plan = None;
         }
         self.node.perform(&Call::Gone { path, whole }).unwrap();
     }
