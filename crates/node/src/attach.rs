@@ -29,6 +29,13 @@ pub trait Exposure {
         store: &Store,
     ) -> Result<Notes, HookError>;
 
+    /// What of an earlier [`expose`](Self::expose) is not there, in words that name the rail; slots
+    /// that are no longer the binding's own are passed over.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    fn missing(&self, binding: &Binding, store: &Store) -> Result<Vec<String>, HookError>;
+
     /// Takes back what still belongs to this binding and to none that is newer. Twice, and after
     /// half of an `expose`, has to be fine.
     ///
@@ -43,6 +50,10 @@ pub struct Nothing;
 
 impl Exposure for Nothing {
     fn expose(&mut self, _: &Binding, _: &Attachment, _: &Store) -> Result<Notes, HookError> {
+        Ok(vec![])
+    }
+
+    fn missing(&self, _: &Binding, _: &Store) -> Result<Vec<String>, HookError> {
         Ok(vec![])
     }
 
@@ -78,7 +89,7 @@ impl<K: Kernel> Session<K> {
                 sandbox: request.sandbox.to_string(),
             });
         }
-        if is_ready(&binding) && self.stands(&attachment, netns)? {
+        if is_ready(&binding) && self.stands((&binding, &attachment), netns, exposure)? {
             return Ok(binding);
         }
         if let Err(failure) = self.establish(&binding, &attachment, netns, exposure) {
@@ -148,8 +159,19 @@ impl<K: Kernel> Session<K> {
     }
 
     /// Whether what was attached earlier is still whole; notes what is not.
-    fn stands(&mut self, attachment: &Attachment, netns: &K::Netns) -> Result<bool, NodeError> {
-        let differences = self.kernel.differences(&attachment.plan, netns)?;
+    fn stands(
+        &mut self,
+        (binding, attachment): (&Binding, &Attachment),
+        netns: &K::Netns,
+        exposure: &impl Exposure,
+    ) -> Result<bool, NodeError> {
+        let mut differences = self.kernel.differences(&attachment.plan, netns)?;
+        // A detach and the attach after it may both have been killed half-way.
+        let missing = exposure.missing(binding, &self.store);
+        differences.extend(missing.map_err(|source| NodeError::Expose {
+            sandbox: self.sandbox.to_string(),
+            source,
+        })?);
         let notes = differences.iter();
         self.notes
             .extend(notes.map(|difference| format!("{difference}: attaching again")));

@@ -91,6 +91,11 @@ impl Exposure for CdiFiles<'_> {
         write_own(self.dir, &files, (&binding.request.sandbox, store))
     }
 
+    fn missing(&self, binding: &Binding, store: &Store) -> Result<Vec<String>, HookError> {
+        let own = store.own_slots(&binding.request.sandbox)?;
+        Ok(CdiFiles::missing(self, binding, |slot| own.contains(&slot))?)
+    }
+
     fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
         let dir = match CdiDir::open(self.dir) {
             Ok(Some(dir)) => dir,

@@ -452,6 +452,10 @@ impl Exposure for Shown<'_> {
         write_own(&self.0.cdi(), &files, (&binding.request.sandbox, store))
     }
 
+    fn missing(&self, binding: &Binding, store: &Store) -> Result<Vec<String>, HookError> {
+        Exposure::missing(&CdiFiles::of_others(&self.0.cdi()), binding, store)
+    }
+
     fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
         CdiFiles::of_others(&self.0.cdi()).conceal(binding)
     }
