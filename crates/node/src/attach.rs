@@ -1,8 +1,8 @@
 //! From a request to rails in a namespace: reserve, attach, expose, mark ready.
 
 use crate::error::{NodeError, in_words};
-use crate::markers::settle;
 use crate::kernel::Kernel;
+use crate::markers::settle;
 use crate::sandbox::{attachment, is_ready};
 use crate::session::{Notes, Session};
 use podrail_attach::{Target, faults};

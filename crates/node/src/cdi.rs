@@ -93,7 +93,9 @@ impl Exposure for CdiFiles<'_> {
 
     fn missing(&self, binding: &Binding, store: &Store) -> Result<Vec<String>, HookError> {
         let own = store.own_slots(&binding.request.sandbox)?;
-        Ok(CdiFiles::missing(self, binding, |slot| own.contains(&slot))?)
+        Ok(CdiFiles::missing(self, binding, |slot| {
+            own.contains(&slot)
+        })?)
     }
 
     fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {

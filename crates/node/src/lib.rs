@@ -18,14 +18,14 @@ mod garbage;
 mod kernel;
 mod lock;
 mod markers;
-#[cfg(all(test, feature = "faults"))]
-mod model;
 mod places;
 mod sandbox;
 mod session;
 mod settings;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod topology;
 #[cfg(feature = "yaml")]
 pub mod yaml;

@@ -207,7 +207,9 @@ pub fn forget_slots(
     seen: &[(SlotId, Waiting)],
 ) -> Result<Vec<SlotId>, NodeError> {
     let waits = store.waiting()?;
-    let same = seen.iter().filter(|(slot, row)| waits.get(slot) == Some(row));
+    let same = seen
+        .iter()
+        .filter(|(slot, row)| waits.get(slot) == Some(row));
     let slots: Vec<SlotId> = same.map(|(slot, _)| *slot).collect();
     store.forget_waiting(&slots)?;
     settle(store, markers, &slots)?;

@@ -141,5 +141,8 @@ fn files_without_a_living_owner_go_and_foreign_ones_stay() {
     assert_eq!(left.len(), 1, "{left:?}");
     let nothing = Orphans::default();
     assert_eq!(remove_orphans(dir.path(), none).unwrap(), nothing);
-    assert_eq!(remove_orphans(Path::new("/nowhere"), none).unwrap(), nothing);
+    assert_eq!(
+        remove_orphans(Path::new("/nowhere"), none).unwrap(),
+        nothing
+    );
 }

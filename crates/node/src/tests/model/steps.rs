@@ -9,18 +9,37 @@ pub(super) const STEPS: usize = 120;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// A new pod is admitted and gets slots.
-    Allocate { slots: u8 },
+    Allocate {
+        slots: u8,
+    },
     /// The kubelet forgets a pod; its sandbox may stay, as after a deletion by force.
-    Forget { pod: u8 },
+    Forget {
+        pod: u8,
+    },
     /// ADD for a pod: of its sandbox, or of a new one although the old one is there still.
-    Add { pod: u8, fresh: bool, again: bool },
-    Del { sandbox: u8, path: bool },
-    Check { sandbox: u8 },
+    Add {
+        pod: u8,
+        fresh: bool,
+        again: bool,
+    },
+    Del {
+        sandbox: u8,
+        path: bool,
+    },
+    Check {
+        sandbox: u8,
+    },
     Gc,
     Agent,
     Reboot,
-    Link { rail: u16, link: Option<bool> },
-    Gone { sandbox: u8, whole: bool },
+    Link {
+        rail: u16,
+        link: Option<bool>,
+    },
+    Gone {
+        sandbox: u8,
+        whole: bool,
+    },
 }
 
 /// What comes between the effects of a step.

@@ -3,6 +3,8 @@
 //! The state file, the markers, the locks and the CDI directory are the real ones; the kernel is
 //! simulated. `PODRAIL_MODEL_CASES` makes it run longer.
 
+mod calls;
+mod counts;
 mod kernel;
 mod known;
 mod laws;
@@ -10,9 +12,10 @@ mod node;
 mod steps;
 mod world;
 
+use counts::Counts;
 use proptest::test_runner::{Config, FileFailurePersistence, TestError, TestRunner};
 use steps::history;
-use world::{Counts, World};
+use world::World;
 
 /// How many histories a normal run has.
 const CASES: u32 = 220;

@@ -1,16 +1,17 @@
 //! What kubelet and runtime know, and what becomes of it by each call.
 
+use super::calls::{Add, Call, Done, Failure, Kubelet};
+use super::counts::Counts;
 use super::kernel::file_id;
 use super::laws;
-use super::node::{Add, Call, Done, Failure, Kubelet, Node, RAILS, SHARES};
+use super::node::{Node, RAILS, SHARES};
 use super::steps::{At, Fault, Moment, Step};
 use podrail_attach::faults::{self, Action, Stopped};
 use podrail_core::ids::{PodUid, SandboxId, SlotId};
 use podrail_core::pods::PodRef;
 use podrail_store::NetnsId;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -56,64 +57,6 @@ pub(super) struct World {
     /// Since the last boot the agent has made one whole round.
     pub(super) repaired: bool,
     clock: i64,
-}
-
-/// What was done.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) steps: u64,
-    pub(super) attached: u64,
-    pub(super) short: u64,
-    reboots: u64,
-    kills: BTreeMap<String, u64>,
-    errors: u64,
-    meanwhile: u64,
-}
-
-impl Counts {
-    pub(super) fn add(&mut self, more: &Self) {
-        self.steps += more.steps;
-        self.attached += more.attached;
-        self.short += more.short;
-        self.reboots += more.reboots;
-        self.errors += more.errors;
-        self.meanwhile += more.meanwhile;
-        for (stage, count) in &more.kills {
-            *self.kills.entry(stage.clone()).or_default() += count;
-        }
-    }
-
-    pub(super) fn kills(&self) -> u64 {
-        self.kills.values().sum()
-    }
-
-    /// Every kind of step and nearly every kind of fault point was met.
-    pub(super) fn are_enough(&self) -> bool {
-        let kinds = [self.attached, self.short, self.reboots, self.errors];
-        self.steps >= 10_000
-            && self.meanwhile > 0
-            && kinds.iter().all(|count| *count > 0)
-            && self.kills.len() >= 20
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kills = self.kills();
-        write!(
-            f,
-            "{} steps: {} ADDs with rails, {} short of rails or addresses, {} reboots, {kills} \
-             kills at {} kinds of points, {} errors, {} calls of others in between; kills: {:?}",
-            self.steps,
-            self.attached,
-            self.short,
-            self.reboots,
-            self.kills.len(),
-            self.errors,
-            self.meanwhile,
-            self.kills
-        )
-    }
 }
 
 impl World {
@@ -182,7 +125,10 @@ impl World {
                 (!slots.is_empty()).then_some(Call::Allocate { slots, at })?
             }
             Step::Add { pod, fresh, again } => Call::Add(self.add(pod, fresh, again)?),
-            Step::Del { sandbox: number, path } => {
+            Step::Del {
+                sandbox: number,
+                path,
+            } => {
                 let sandbox = &self.sandboxes[sandbox(number)?];
                 let pod = self.pods[sandbox.pod].pod.uid.clone();
                 let path = path.then(|| sandbox.path.clone());
@@ -202,7 +148,10 @@ impl World {
             }
             Step::Agent => Call::Agent(self.kubelet()),
             Step::Link { rail, link } => Call::Link { rail, link },
-            Step::Gone { sandbox: number, whole } => {
+            Step::Gone {
+                sandbox: number,
+                whole,
+            } => {
                 let path = self.sandboxes[sandbox(number)?].path.clone();
                 Call::Gone { path, whole }
             }
@@ -317,7 +266,9 @@ impl World {
         let outcome = faults::run(choose, || node.perform(call));
         let struck = struck.take();
         match (&struck, &outcome, fault) {
-            (Some(stage), Err(Stopped), _) => *self.counts.kills.entry(stage.clone()).or_default() += 1,
+            (Some(stage), Err(Stopped), _) => {
+                *self.counts.kills.entry(stage.clone()).or_default() += 1
+            }
             (Some(_), _, Some((_, Fault::Error))) => self.counts.errors += 1,
             _ => {}
         }
@@ -416,7 +367,13 @@ impl World {
     pub(super) fn end(&mut self) {
         for number in 0..self.sandboxes.len() {
             let sandbox = u8::try_from(number).unwrap();
-            self.try_call(Step::Del { sandbox, path: number % 2 == 0 }, None);
+            self.try_call(
+                Step::Del {
+                    sandbox,
+                    path: number % 2 == 0,
+                },
+                None,
+            );
             laws::hold(self);
         }
         self.pods.iter_mut().for_each(|pod| pod.known = false);

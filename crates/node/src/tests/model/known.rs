@@ -37,7 +37,12 @@ fn history(steps: &[(Step, Option<&'static str>)]) {
 /// and left the interface.
 #[test]
 fn a_half_made_rail_in_a_namespace_without_a_path_goes_with_its_lease() {
-    history(&[(POD, None), (ADD, Some("create")), (PATH_GONE, None), (DEL, None)]);
+    history(&[
+        (POD, None),
+        (ADD, Some("create")),
+        (PATH_GONE, None),
+        (DEL, None),
+    ]);
 }
 
 /// The rail's interface was gone, and the child with it: DEL left the rule, and `rp_filter` as the

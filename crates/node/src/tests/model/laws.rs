@@ -1,7 +1,8 @@
 //! What must hold after every step, whatever happened in it.
 
+use super::calls::{Add, Call, Done, Failure};
 use super::kernel::{Netns, RP_FILTER};
-use super::node::{ADDRESSES, Add, Call, Done, Failure, SHARES};
+use super::node::{ADDRESSES, RAILS, SHARES};
 use super::world::{Outcome, Sandbox, World};
 use crate::kernel::Kernel;
 use crate::{NodeError, attachment};
@@ -185,7 +186,12 @@ impl Before {
     }
 
     /// Whether a call did what it promises. `disturbed`: something came between its effects.
-    pub(super) fn compare(self, world: &World, call: &Call, (outcome, disturbed): (&Outcome, bool)) {
+    pub(super) fn compare(
+        self,
+        world: &World,
+        call: &Call,
+        (outcome, disturbed): (&Outcome, bool),
+    ) {
         let Ok(outcome) = outcome else { return };
         match (call, outcome) {
             (Call::Add(add), Ok(done)) => self.added(world, add, done),
@@ -237,8 +243,14 @@ impl Before {
         let said = notes.iter().any(|note| note.contains("stay reserved"));
         // Behind the last effect there is nothing to take back.
         let at_the_end = matches!(error, NodeError::Injected(at) if at == "ready:0");
-        let before = self.binding.as_ref().is_some_and(|b| b.sequence == binding.sequence);
-        assert!(said || at_the_end || before, "{failure:?} leaves {binding:?}");
+        let before = self
+            .binding
+            .as_ref()
+            .is_some_and(|b| b.sequence == binding.sequence);
+        assert!(
+            said || at_the_end || before,
+            "{failure:?} leaves {binding:?}"
+        );
     }
 
     fn deleted(&self, world: &World, sandbox: &SandboxId) {
@@ -255,7 +267,10 @@ impl Before {
                 assert_eq!(inside.rules, [], "DEL leaves rules");
                 // Without a path and without rails a namespace may be another one with its number,
                 // whose settings are none of ours.
-                assert!(!of.path_is_there || inside.rp_filter == RP_FILTER, "{inside:?}");
+                assert!(
+                    !of.path_is_there || inside.rp_filter == RP_FILTER,
+                    "{inside:?}"
+                );
             }
         }
         assert!(!files(world).values().any(|owner| owner == sandbox));
@@ -267,7 +282,7 @@ impl Before {
 }
 
 fn any_link_is_down(world: &World) -> bool {
-    let mut rails = (0..super::node::RAILS).map(|rail| format!("rdma{rail}"));
+    let mut rails = (0..RAILS).map(|rail| format!("rdma{rail}"));
     rails.any(|rail| world.node.kernel.link(&rail) != Some(true))
 }
 
@@ -280,7 +295,7 @@ fn is_short(world: &World, add: &Add) -> bool {
         let link = world.node.kernel.link(&format!("rdma{rail}"));
         link == Some(true) && taken < usize::from(SHARES)
     };
-    let rails = (0..super::node::RAILS).filter(free).count();
+    let rails = (0..RAILS).filter(free).count();
     let addresses = ADDRESSES - bound().count();
     rails < add.slots.len() || addresses < add.slots.len()
 }
@@ -299,7 +314,10 @@ fn collected(world: &World) {
     let read = world.node.read();
     for binding in read.list() {
         let id = binding.request.netns_id.unwrap();
-        assert!(world.node.kernel.has(id), "{binding:?} is kept without need");
+        assert!(
+            world.node.kernel.has(id),
+            "{binding:?} is kept without need"
+        );
     }
     assert!(temporary(world).is_empty());
     let marked = world.node.markers().waiting().unwrap();

@@ -1,48 +1,60 @@
 //! The calls of plugin and agent, made as they make them, each with the state file opened anew.
 
 use super::kernel::{Netns, Sim, file_id};
+use super::node::{Node, RAILS, SHARES, netdev};
 use crate::attach::{Exposure, HookError};
 use crate::cdi::{CdiFiles, conceal_slots, remove_orphans, write_own};
-use crate::garbage::{Sight, collect_on};
+use crate::garbage::collect_on;
 use crate::kernel::Kernel;
-use crate::markers::{Markers, allocate, forget_pod, forget_slots, repair};
-use crate::session::{Notes, Session, open_state_in};
-use crate::{Deadline, NodeError, Settings, attachment, held, kept};
+use crate::markers::{allocate, forget_pod, forget_slots, repair};
+use crate::session::{Notes, Session};
+use crate::{Deadline, NodeError, attachment, held, kept};
 use podrail_attach::cdi::CdiFileError;
 use podrail_core::attachment::{Attachment, DecideError, Means, Part, PodWish, decide_pod};
 use podrail_core::cdi::{Options, files};
-use podrail_core::ids::{IfName, PodUid, RailIndex, RdmaName, RootId, SandboxId, SlotId};
+use podrail_core::ids::{PodUid, SandboxId, SlotId};
 use podrail_core::networks::Wanted;
 use podrail_core::pods::PodRef;
-use podrail_core::topology::{LinkState, PciPath, Rail, RailFault, Topology};
-use podrail_store::{Binding, Decision, ReadOnly, Request, Snapshot, Store, StoreError};
+use podrail_store::{Binding, Decision, Request, Snapshot, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Rails of the node, and pods that may share one.
-pub(super) const RAILS: u16 = 4;
-pub(super) const SHARES: u16 = 2;
-/// Addresses of the node: one fewer than shares, so that they run out too.
-pub(super) const ADDRESSES: usize = 7;
 /// How long a mark stands until it may count as left over, in seconds.
 const SETTLED: i64 = 60;
 
 /// What plugin and agent are asked.
 #[derive(Debug, Clone)]
 pub(super) enum Call {
-    Allocate { slots: Vec<SlotId>, at: i64 },
+    Allocate {
+        slots: Vec<SlotId>,
+        at: i64,
+    },
     Add(Add),
-    Del { sandbox: SandboxId, pod: PodUid, path: Option<PathBuf> },
-    Check { sandbox: SandboxId, path: PathBuf },
-    Gc { valid: BTreeSet<SandboxId> },
+    Del {
+        sandbox: SandboxId,
+        pod: PodUid,
+        path: Option<PathBuf>,
+    },
+    Check {
+        sandbox: SandboxId,
+        path: PathBuf,
+    },
+    Gc {
+        valid: BTreeSet<SandboxId>,
+    },
     Agent(Kubelet),
     /// The interface of a rail has a link, has none, or is gone.
-    Link { rail: u16, link: Option<bool> },
+    Link {
+        rail: u16,
+        link: Option<bool>,
+    },
     /// The namespace at a path is gone; or only its path.
-    Gone { path: PathBuf, whole: bool },
+    Gone {
+        path: PathBuf,
+        whole: bool,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -95,111 +107,7 @@ fn cdi_failure(error: CdiFileError) -> Failure {
     NodeError::Conceal { sandbox, source }.into()
 }
 
-/// A node with its files.
-#[derive(Debug)]
-pub(super) struct Node {
-    dir: tempfile::TempDir,
-    pub(super) kernel: Sim,
-    settings: Settings,
-    sight: Sight,
-}
-
 impl Node {
-    pub(super) fn new() -> Self {
-        let memory = Path::new("/dev/shm");
-        let dir = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory),
-            false => tempfile::tempdir(),
-        };
-        let dir = dir.unwrap();
-        for name in ["netns", "graves", "proc"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let document = serde_json::json!({
-            "pool": { "subnets": ["10.9.0.0/24"], "blockSize": ADDRESSES, "block": 0 },
-            "rails": { "shares": SHARES },
-        });
-        let node = Self {
-            kernel: Sim::new((0..RAILS).map(|rail| netdev(rail).to_string())),
-            settings: Settings::from_document(document, &[]).unwrap(),
-            sight: Sight {
-                proc: dir.path().join("proc"),
-                all_processes: true,
-                same_mounts: true,
-            },
-            dir,
-        };
-        node.open().unwrap();
-        node
-    }
-
-    pub(super) fn state(&self) -> PathBuf {
-        self.dir.path().join("state/state.db")
-    }
-
-    pub(super) fn cdi(&self) -> PathBuf {
-        self.dir.path().join("cdi")
-    }
-
-    pub(super) fn read(&self) -> ReadOnly {
-        Store::open_read_only(&self.state()).unwrap()
-    }
-
-    pub(super) fn markers(&self) -> Markers {
-        Markers::at(&self.dir.path().join("state"))
-    }
-
-    fn open(&self) -> Result<Store, NodeError> {
-        Ok(open_state_in(&self.state(), &self.kernel.boot()?)?.store)
-    }
-
-    /// A new namespace with a process in it. `again`: with the number of one that is gone.
-    pub(super) fn make_netns(&self, name: &str, again: bool) -> PathBuf {
-        let path = self.dir.path().join("netns").join(name);
-        let mut graves = fs::read_dir(self.dir.path().join("graves")).unwrap();
-        match graves.next().filter(|_| again) {
-            Some(grave) => fs::rename(grave.unwrap().path(), &path).unwrap(),
-            None => fs::write(&path, "").unwrap(),
-        }
-        let process = self.process(&path);
-        fs::create_dir_all(process.parent().unwrap()).unwrap();
-        fs::hard_link(&path, process).unwrap();
-        self.kernel.make(&path);
-        path
-    }
-
-    /// The process of the namespace at a path.
-    fn process(&self, path: &Path) -> PathBuf {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let pid: String = name.bytes().map(|byte| byte.to_string()).collect();
-        self.dir.path().join("proc").join(pid).join("ns/net")
-    }
-
-    fn gone(&self, path: &Path, whole: bool) {
-        let process = self.process(path);
-        let Some(id) = file_id(&process) else { return };
-        if !whole {
-            let _ = fs::remove_file(path);
-            return;
-        }
-        self.kernel.destroy(id);
-        let _ = fs::remove_file(path);
-        let grave = self.dir.path().join("graves").join(id.ino.to_string());
-        fs::rename(&process, grave).unwrap();
-        fs::remove_dir_all(process.parent().unwrap().parent().unwrap()).unwrap();
-    }
-
-    /// All that is not on a disk is gone. The state file is.
-    pub(super) fn reboot(&self) {
-        self.kernel.reboot();
-        let _ = fs::remove_dir_all(self.cdi());
-        for name in ["netns", "proc", "graves"] {
-            let dir = self.dir.path().join(name);
-            fs::remove_dir_all(&dir).unwrap();
-            fs::create_dir(&dir).unwrap();
-        }
-    }
-
     pub(super) fn perform(&self, call: &Call) -> Result<Done, Failure> {
         match call {
             Call::Allocate { slots, at } => self.allocate(slots, *at),
@@ -315,45 +223,6 @@ impl Node {
         Ok(kept(&decided, snapshot, pool.name()))
     }
 
-    /// The node with its links as they are now.
-    fn topology(&self) -> Topology {
-        let rail = |rail| self.rail(rail);
-        Topology {
-            rails: (0..RAILS).map(rail).collect(),
-            ..Topology::default()
-        }
-    }
-
-    fn rail(&self, index: u16) -> Rail {
-        let netdev = netdev(index);
-        let link = self.kernel.link(netdev.as_str());
-        let path = PciPath {
-            root: RootId::parse("0000:00").unwrap(),
-            bridges: vec![],
-            function: format!("0000:0{index}:00.0").parse().unwrap(),
-            numa: None,
-        };
-        Rail {
-            index: RailIndex(index),
-            nic: path.function.nic(),
-            path,
-            pci_id: (0x15b3, 0x1019),
-            netdev: Some(netdev),
-            ifindex: None,
-            rdma: RdmaName::parse(&format!("mlx5_{index}")).ok(),
-            port: 1,
-            uverbs: Some(format!("uverbs{index}")),
-            umad: None,
-            issm: None,
-            guid: None,
-            mac: None,
-            mtu: Some(4220),
-            speed_mbps: None,
-            link: if link == Some(true) { LinkState::Up } else { LinkState::Down },
-            faults: link.map_or_else(|| vec![RailFault::Gone], |_| vec![]),
-        }
-    }
-
     fn detach(&self, sandbox: &SandboxId, path: Option<&Path>) -> Result<Done, Failure> {
         let mut session = self.session(sandbox)?;
         if session.binding()?.is_some() {
@@ -370,7 +239,9 @@ impl Node {
         let path = path.to_owned();
         let netns = self.kernel.open(&path)?;
         let netns = netns.ok_or(NodeError::NetnsGone { path })?;
-        let mut found = self.kernel.differences(&attachment(binding)?.plan, &netns)?;
+        let mut found = self
+            .kernel
+            .differences(&attachment(binding)?.plan, &netns)?;
         let newest =
             |slot| read.slot_owner(slot) == Some(sandbox) && !read.waiting().contains_key(&slot);
         let cdi = self.cdi();
@@ -382,10 +253,11 @@ impl Node {
     fn gc(&self, valid: &BTreeSet<SandboxId>) -> Result<Done, Failure> {
         let read = self.read();
         let gone = read.list().iter().map(|binding| &binding.request.sandbox);
-        let failures = gone
+        let mut failures: Vec<Failure> = gone
             .filter(|sandbox| !valid.contains(sandbox))
-            .filter_map(|sandbox| self.detach(sandbox, None).err());
-        failures.last().map_or(Ok(Done::Nothing), Err)
+            .filter_map(|sandbox| self.detach(sandbox, None).err())
+            .collect();
+        failures.pop().map_or(Ok(Done::Nothing), Err)
     }
 
     /// What the agent does at its start and in each of its rounds.
@@ -399,7 +271,12 @@ impl Node {
         let marked = markers.pods()?;
         repair(&store, &markers)?;
         let mut pods: BTreeMap<PodUid, i64> = marked.into_iter().map(|uid| (uid, 0)).collect();
-        pods.extend(store.pods()?.into_iter().map(|one| (one.pod.uid, one.since)));
+        pods.extend(
+            store
+                .pods()?
+                .into_iter()
+                .map(|one| (one.pod.uid, one.since)),
+        );
         let settled = |since: i64| kubelet.now - since >= SETTLED;
         let waiting = store.waiting()?.into_iter();
         let stale = waiting
@@ -459,8 +336,4 @@ impl Exposure for Shown<'_> {
     fn conceal(&mut self, binding: &Binding) -> Result<(), HookError> {
         CdiFiles::of_others(&self.0.cdi()).conceal(binding)
     }
-}
-
-fn netdev(rail: u16) -> IfName {
-    IfName::parse(&format!("rdma{rail}")).unwrap()
 }

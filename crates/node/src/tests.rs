@@ -1,0 +1,4 @@
+//! The node as a whole.
+
+#[cfg(feature = "faults")]
+mod model;
