@@ -2,6 +2,7 @@
 
 use crate::options::Options;
 use podrail_core::config::Faults;
+use podrail_core::ids::ResourceName;
 use podrail_node::{Settings, yaml};
 use podrail_store::{ReadOnly, Setup};
 use std::io;
@@ -19,6 +20,9 @@ pub(crate) enum ConfigError {
         path: PathBuf,
         source: yaml::BadYaml,
     },
+    /// It was there before. Defaults, with another resource and no pool, are not meant by that.
+    #[error("the configuration {} is gone", path.display())]
+    Gone { path: PathBuf },
     /// Fields are unknown or have values that cannot be; all are named.
     #[error("the configuration {} is not valid: {faults}", path.display())]
     Faults { path: PathBuf, faults: Faults },
@@ -29,6 +33,10 @@ impl ConfigError {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } => "see that the file is there and may be read by the agent",
+            Self::Gone { .. } => {
+                "write it again (an empty file stands for defaults); until then the last good \
+                 configuration counts"
+            }
             Self::Syntax { .. } | Self::Faults { .. } => {
                 "correct the file, which is read again by itself; until then the last good \
                  configuration counts"
@@ -42,6 +50,78 @@ impl ConfigError {
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) setup: Setup,
+}
+
+/// The configuration that counts.
+#[derive(Debug)]
+pub(crate) struct Effective {
+    pub(crate) loaded: Loaded,
+    /// The resource that the file names, where it has to wait.
+    pub(crate) asked: Option<ResourceName>,
+}
+
+impl Effective {
+    pub(crate) fn in_words(&self, options: &Options) -> String {
+        let path = options.config_path();
+        let resource = &self.loaded.settings.config.resource;
+        match &self.asked {
+            Some(asked) => format!(
+                "pods hold slots of {resource}: {asked} counts when they are gone (drain the node)"
+            ),
+            None if path.exists() => format!("from {}", path.display()),
+            None => format!("there is no {}: defaults, and no pool", path.display()),
+        }
+    }
+}
+
+/// Reads and checks the file, and compares it with what counted before. Slots have the same names
+/// whatever their resource is called: under a new name the kubelet would give away those that pods
+/// hold under the old one.
+pub(crate) fn effective(options: &Options, known: &ReadOnly) -> Result<Effective, ConfigError> {
+    let loaded = load(options)?;
+    let path = options.config_path();
+    if is_gone(path.exists(), known.setup(), &loaded.setup) {
+        return Err(ConfigError::Gone { path });
+    }
+    let before = remembered(known).map(|settings| settings.config.resource);
+    let asked = loaded.settings.config.resource.clone();
+    match before.filter(|before| *before != asked && holds_slots(known)) {
+        None => Ok(Effective {
+            loaded,
+            asked: None,
+        }),
+        Some(before) => Ok(Effective {
+            loaded: with_resource(options, &loaded, &before)?,
+            asked: Some(asked),
+        }),
+    }
+}
+
+/// Whether a file that once said something is not there any more.
+fn is_gone(is_there: bool, before: Option<&Setup>, now: &Setup) -> bool {
+    !is_there && before.is_some_and(|before| before.document != now.document)
+}
+
+fn holds_slots(known: &ReadOnly) -> bool {
+    let mut rails = known.list().iter().flat_map(|binding| &binding.rails);
+    !known.waiting().is_empty() || rails.any(|rail| rail.slot.is_some())
+}
+
+fn with_resource(
+    options: &Options,
+    loaded: &Loaded,
+    resource: &ResourceName,
+) -> Result<Loaded, ConfigError> {
+    let path = options.config_path();
+    let parsed = serde_json::from_str::<serde_json::Value>(&loaded.setup.document);
+    let mut document = parsed.unwrap_or_default();
+    match document.as_object_mut() {
+        Some(fields) => {
+            fields.insert("resource".into(), resource.as_str().into());
+        }
+        None => document = serde_json::json!({ "resource": resource.as_str() }),
+    }
+    checked(options, path, document)
 }
 
 /// Reads and checks the file. Without one at the usual place everything has its default.
@@ -58,6 +138,14 @@ pub(crate) fn load(options: &Options) -> Result<Loaded, ConfigError> {
         Ok(document) => document,
         Err(source) => return Err(ConfigError::Syntax { path, source }),
     };
+    checked(options, path, document)
+}
+
+fn checked(
+    options: &Options,
+    path: PathBuf,
+    document: serde_json::Value,
+) -> Result<Loaded, ConfigError> {
     let text = document.to_string();
     let settings = Settings::from_document(document, &options.node_addresses);
     let settings = settings.map_err(|faults| ConfigError::Faults { path, faults })?;
@@ -73,3 +161,6 @@ pub(crate) fn load(options: &Options) -> Result<Loaded, ConfigError> {
 pub(crate) fn remembered(state: &ReadOnly) -> Option<Settings> {
     Settings::of_setup(state.setup()?).ok()
 }
+
+#[cfg(test)]
+mod tests;

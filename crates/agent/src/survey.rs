@@ -2,7 +2,7 @@
 //! Blocking.
 
 use crate::board::{Board, CONFIGURED, DISCOVERED, OFFERED, STATE};
-use crate::config::{self, Loaded};
+use crate::config;
 use crate::context::Context;
 use crate::metrics::{AddressCounts, RailCounts, SlotCounts};
 use crate::say::{tell, words};
@@ -33,8 +33,8 @@ pub(crate) struct Look {
 /// can wait: nobody knows yet whether there are rails for them.
 pub(crate) fn remembered(context: &Context) -> Option<Look> {
     let state = Store::open_read_only(&context.options.paths.state).ok()?;
-    let settings = match config::load(&context.options) {
-        Ok(loaded) => loaded.settings,
+    let settings = match config::effective(&context.options, &state) {
+        Ok(effective) => effective.loaded.settings,
         Err(_) => config::remembered(&state)?,
     };
     // Bindings may be of an earlier boot, in which case they will be slots that wait.
@@ -54,9 +54,8 @@ pub(crate) fn remembered(context: &Context) -> Option<Look> {
 pub(crate) fn look(context: &Context) -> Option<Look> {
     let board = &context.board;
     let path = &context.options.paths.state;
-    let loaded = configured(context);
     let mut store = told(board, STATE, open(path))?;
-    let settings = told(board, STATE, settings(&mut store, path, loaded))??;
+    let settings = told(board, STATE, settings(context, &mut store))??;
     let seen = told(board, STATE, store.topology().map_err(NodeError::from))?;
     // What nobody can read is replaced by what is found.
     let seen: Option<Topology> = seen.and_then(|text| serde_json::from_str(&text).ok());
@@ -89,37 +88,20 @@ fn open(path: &Path) -> Result<Store, NodeError> {
 }
 
 /// What the file says, which is kept for the plugin; else what was kept.
-fn settings(
-    store: &mut Store,
-    path: &Path,
-    loaded: Option<Loaded>,
-) -> Result<Option<Settings>, NodeError> {
-    let Some(loaded) = loaded else {
-        return Ok(config::remembered(&Store::open_read_only(path)?));
-    };
-    store.put_setup(&loaded.setup)?;
-    Ok(Some(loaded.settings))
-}
-
-fn configured(context: &Context) -> Option<Loaded> {
-    match config::load(&context.options) {
-        Ok(loaded) => {
-            let path = context.options.config_path();
-            let from = match path.exists() {
-                true => format!("from {}", path.display()),
-                false => format!("there is no {}: defaults, and no pool", path.display()),
-            };
-            tell(&context.board, CONFIGURED, true, &from);
-            Some(loaded)
+fn settings(context: &Context, store: &mut Store) -> Result<Option<Settings>, NodeError> {
+    let known = Store::open_read_only(&context.options.paths.state)?;
+    match config::effective(&context.options, &known) {
+        Ok(effective) => {
+            let from = effective.in_words(&context.options);
+            let holds = effective.asked.is_none();
+            tell(&context.board, CONFIGURED, holds, &from);
+            store.put_setup(&effective.loaded.setup)?;
+            Ok(Some(effective.loaded.settings))
         }
         Err(error) => {
-            tell(
-                &context.board,
-                CONFIGURED,
-                false,
-                &words(&error, Some(error.hint())),
-            );
-            None
+            let why = words(&error, Some(error.hint()));
+            tell(&context.board, CONFIGURED, false, &why);
+            Ok(config::remembered(&known))
         }
     }
 }
@@ -140,11 +122,12 @@ fn keep(
         board.topology_changed();
     }
     let ready = require_ready(&found.node);
-    let shares = settings.config.rails.shares;
+    let settings_of_rails = &settings.config.rails;
+    let shares = settings_of_rails.shares;
     let rails = u16::try_from(topology.rails.len()).unwrap_or(u16::MAX);
     let bindings = store.list()?;
     let held = Held {
-        bound: bound(&bindings, topology),
+        bound: bound(&bindings, topology, settings_of_rails.mtu),
         waiting: store.waiting()?.into_keys().collect(),
     };
     let slots = store.grow_slots(wanted(rails.saturating_mul(shares), &held))?;
@@ -152,7 +135,7 @@ fn keep(
         netns_shared: ready.is_ok(),
         ipvlan: ready.is_ok(),
     };
-    let usable = usable_shares(topology, ground, shares);
+    let usable = usable_shares(topology, ground, settings_of_rails);
     let health = slot_health(slots, usable, &held, door(board, settings, blocked));
     board.update(|values| {
         values.slots = slot_counts(&health, &held);
@@ -161,7 +144,12 @@ fn keep(
         values.addresses = addresses(settings.pool.as_ref(), &bindings);
     });
     match ready {
-        Ok(()) => tell(board, DISCOVERED, true, &in_words(topology)),
+        Ok(()) => tell(
+            board,
+            DISCOVERED,
+            true,
+            &in_words(topology, settings_of_rails.mtu),
+        ),
         Err(error) => tell(
             board,
             DISCOVERED,
@@ -197,8 +185,12 @@ fn slots_of(binding: &Binding) -> impl Iterator<Item = SlotId> {
 
 /// The slots that are bound, and whether the rail of each can still be used. Indices move when a
 /// card is gone after a boot; PCI functions do not.
-fn bound(bindings: &[Binding], topology: &Topology) -> BTreeMap<SlotId, bool> {
-    let unusable = unusable(topology);
+fn bound(
+    bindings: &[Binding],
+    topology: &Topology,
+    asked_mtu: Option<u32>,
+) -> BTreeMap<SlotId, bool> {
+    let unusable = unusable(topology, asked_mtu);
     let is_usable = |bound: &BoundRail| {
         let is_same = |rail: &&Rail| rail.path.function == bound.pci && rail.port == bound.port;
         let rail = topology.rails.iter().find(is_same);
@@ -219,8 +211,8 @@ fn wanted(shares: u16, held: &Held) -> u16 {
 }
 
 /// `16 rails, 8 GPUs; unusable: rail 0: link down`
-fn in_words(topology: &Topology) -> String {
-    let unusable = unusable(topology);
+fn in_words(topology: &Topology, asked_mtu: Option<u32>) -> String {
+    let unusable = unusable(topology, asked_mtu);
     let list: Vec<String> = unusable
         .iter()
         .map(|(rail, why)| format!("rail {rail}: {why}"))

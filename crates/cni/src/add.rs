@@ -38,10 +38,25 @@ pub(crate) fn add(call: &Call, conf: &NetConf) -> Result<Answer, CniError> {
         return Ok(answer);
     }
     // Without Kubernetes nobody has slots.
-    if let Some(pod) = call.args.pod()? {
-        answer.notes = serve(call, conf, &pod)?;
+    match call.args.pod() {
+        Ok(Some(pod)) => answer.notes = serve(call, conf, &pod)?,
+        Ok(None) => {}
+        Err(error) => answer.notes = without_uid(call, conf, error)?,
     }
     Ok(answer)
+}
+
+/// Some runtimes (cri-dockerd) give no UID, by which slots are told: their pods pass, unless the
+/// kubelet says that the pod of this name has slots.
+fn without_uid(call: &Call, conf: &NetConf, error: CniError) -> Result<Vec<String>, CniError> {
+    let places = conf.lenient_settings();
+    let Some((namespace, name)) = call.args.name() else {
+        return Err(error);
+    };
+    match kubelet::has_slots_by_name(&places, (namespace, name), Deadline::default())? {
+        true => Err(error),
+        false => Ok(vec![]),
+    }
 }
 
 /// The previous plugin's result as it came: addresses added to it would become the pod's.
@@ -62,8 +77,12 @@ fn serve(call: &Call, conf: &NetConf, pod: &PodRef) -> Result<Vec<String>, CniEr
     let Some(setup) = read.setup() else {
         return without_setup(conf, &state, pod);
     };
-    let settings = settings(setup)?;
-    let places = conf.settings()?;
+    let checked = settings(setup).and_then(|settings| Ok((settings, conf.settings()?)));
+    let (settings, places) = match checked {
+        Ok(checked) => checked,
+        Err(_) if kubelet::has_none(&conf.lenient_settings(), &pod.uid) => return Ok(vec![]),
+        Err(error) => return Err(error),
+    };
     let boot = podrail_node::boot_id().map_err(|error| from_node(&error))?;
     let until = Deadline::default();
     let waits = Waits {

@@ -72,6 +72,24 @@ pub(crate) fn has_none(settings: &Settings, uid: &PodUid) -> bool {
     checkpoint::read(&settings.checkpoint).is_ok_and(|grants| !has_slot_names(&grants, uid))
 }
 
+/// Whether the kubelet lists a pod of this name with devices that have names of slots, of whatever
+/// resource.
+///
+/// # Errors
+/// The kubelet does not answer; worth another try.
+pub(crate) fn has_slots_by_name(
+    settings: &Settings,
+    (namespace, name): (&str, &str),
+    until: Deadline,
+) -> Result<bool, CniError> {
+    let deadline = Instant::now() + until.left().min(PATIENCE);
+    let listed = podresources::blocking::list(&settings.pod_resources, deadline);
+    let listed = listed.map_err(|error| from_kubelet(&error))?;
+    let is_it = |pod: &&ListedPod| pod.namespace == namespace && pod.name == name;
+    let mut grants = listed.iter().filter(is_it).flat_map(|pod| &pod.devices);
+    Ok(grants.any(|grant| grant.ids.iter().any(|id| SlotId::parse(id).is_ok())))
+}
+
 fn has_slot_names(grants: &[CheckpointGrant], uid: &PodUid) -> bool {
     let is_slot = |id: &String| SlotId::parse(id).is_ok();
     grants

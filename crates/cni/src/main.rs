@@ -7,7 +7,26 @@ use std::process::ExitCode;
 /// Far more than any chain's configuration and result.
 const LARGEST_INPUT: u64 = 16 * 1024 * 1024;
 
+const HELP: &str = "\
+podrail-cni: gives a pod the RDMA rails next to its GPUs, chained after the cluster's network plugin
+
+A container runtime calls it, as the CNI specification says: CNI_COMMAND and its companions in the
+environment, the network configuration on standard input, one JSON object on standard output.
+'podrail agent' installs it and its entry in the chain.
+
+By hand, without Kubernetes: podrail attach --help
+What it says of its version: CNI_COMMAND=VERSION podrail-cni </dev/null";
+
 fn main() -> ExitCode {
+    // No runtime gives arguments.
+    match std::env::args().nth(1).as_deref() {
+        Some("--help" | "-h") => return print(HELP, ExitCode::SUCCESS),
+        Some("--version" | "-V") => {
+            let version = concat!("podrail-cni ", env!("CARGO_PKG_VERSION"));
+            return print(version, ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
     match serve() {
         Ok(text) => print(&text, ExitCode::SUCCESS),
         Err((error, version)) => print(&error.to_json(&version), ExitCode::FAILURE),

@@ -124,10 +124,14 @@ pub(crate) fn networks(
     topology: &Topology,
 ) -> Result<Wanted, CniError> {
     let configured = &settings.config.networks;
-    let Some(text) = annotation.filter(|_| !configured.is_empty()) else {
+    let Some(text) = annotation else {
         return Ok(Wanted::default());
     };
-    networks::parse(text)
-        .and_then(|elements| Wanted::of(&elements, pod.namespace.as_str(), configured, topology))
-        .map_err(|error| from_networks(&error))
+    let wanted = networks::parse(text)
+        .and_then(|elements| Wanted::of(&elements, pod.namespace.as_str(), configured, topology));
+    match wanted {
+        // Nothing in it is ours but the interfaces that others take.
+        Err(_) if configured.is_empty() => Ok(Wanted::default()),
+        other => other.map_err(|error| from_networks(&error)),
+    }
 }

@@ -257,7 +257,7 @@ pub fn decide_pod(
         topology: means.topology,
         overrides: &means.settings.overrides,
         shares_per_rail: means.settings.shares,
-        unusable: binding::unusable(means.topology),
+        unusable: binding::unusable(means.topology, means.settings.mtu),
         bound: held.bound.clone(),
     };
     let picked = choice::choose(&node, wish, others).map_err(|source| DecideError::Rails {

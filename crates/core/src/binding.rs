@@ -75,6 +75,13 @@ pub enum Unusable {
     Fault(RailFault),
     /// Its link is down.
     LinkDown,
+    /// Its interface carries smaller packets than the configuration asks for.
+    MtuTooSmall {
+        /// What `rails.mtu` asks for.
+        asked: u32,
+        /// What the interface has.
+        has: u32,
+    },
     /// Any other reason, in words.
     Other(String),
 }
@@ -91,17 +98,26 @@ impl std::fmt::Display for Unusable {
             }
             Self::Fault(RailFault::Gone) => f.write_str("its card or driver is gone"),
             Self::LinkDown => f.write_str("link down"),
+            Self::MtuTooSmall { asked, has } => {
+                write!(f, "its interface has MTU {has}, rails.mtu is {asked}")
+            }
             Self::Other(reason) => f.write_str(reason),
         }
     }
 }
 
-/// The rails of a topology that have a fault or no link, with the first reason of each.
+/// The rails of a topology that have a fault, no link, or a smaller MTU than is asked for, with the
+/// first reason of each.
 #[must_use]
-pub fn unusable(topology: &Topology) -> BTreeMap<RailIndex, Unusable> {
+pub fn unusable(topology: &Topology, asked_mtu: Option<u32>) -> BTreeMap<RailIndex, Unusable> {
+    let too_small = |rail: &crate::topology::Rail| {
+        let (asked, has) = (asked_mtu?, rail.mtu?);
+        (asked > has).then_some(Unusable::MtuTooSmall { asked, has })
+    };
     let reason = |rail: &crate::topology::Rail| match rail.faults.first() {
         Some(fault) => Some(Unusable::Fault(fault.clone())),
-        None => (rail.link == LinkState::Down).then_some(Unusable::LinkDown),
+        None if rail.link == LinkState::Down => Some(Unusable::LinkDown),
+        None => too_small(rail),
     };
     topology
         .rails

@@ -7,6 +7,7 @@
 //! never unhealthy: its pod may get any rail, and after a boot links come up later than pods.
 
 use crate::binding;
+use crate::config::RailSettings;
 use crate::ids::SlotId;
 use crate::topology::Topology;
 use std::cmp::Reverse;
@@ -23,15 +24,15 @@ pub struct Ground {
 
 /// How many pods could hold a rail at the same time: usable rails times shares.
 #[must_use]
-pub fn usable_shares(topology: &Topology, ground: Ground, shares_per_rail: u16) -> u16 {
+pub fn usable_shares(topology: &Topology, ground: Ground, rails: &RailSettings) -> u16 {
     if !(ground.netns_shared && ground.ipvlan) {
         return 0;
     }
-    let unusable = binding::unusable(topology);
+    let unusable = binding::unusable(topology, rails.mtu);
     let usable = topology.rails.iter();
     let usable = usable.filter(|rail| !unusable.contains_key(&rail.index));
     let usable = u16::try_from(usable.count()).unwrap_or(u16::MAX);
-    usable.saturating_mul(shares_per_rail)
+    usable.saturating_mul(rails.shares)
 }
 
 /// What pods have of the slots. A slot that is in both waits: its new pod has no rail yet.

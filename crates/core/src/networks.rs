@@ -9,7 +9,10 @@ use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+mod error;
 mod json;
+
+pub use error::{JsonFault, NetworksError};
 
 /// Key of the annotation.
 pub const ANNOTATION: &str = "k8s.v1.cni.cncf.io/networks";
@@ -53,122 +56,6 @@ impl fmt::Display for Place {
             write!(f, " ({})", self.name)?;
         }
         Ok(())
-    }
-}
-
-/// What is wrong with an annotation.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NetworksError {
-    /// Too large to be an annotation, or to be served.
-    #[error("the annotation is too large: at most {most} {what}")]
-    TooLarge {
-        /// The limit.
-        most: usize,
-        /// Of what.
-        what: &'static str,
-    },
-    /// Neither grammar.
-    #[error("the annotation is neither a comma list of networks nor a JSON list of objects")]
-    NotJson {
-        /// Where and why JSON ends.
-        #[source]
-        source: JsonFault,
-    },
-    /// An element that cannot be read.
-    #[error("{place} cannot be read: {reason}")]
-    Unreadable {
-        /// Which.
-        place: Place,
-        /// Why.
-        reason: &'static str,
-    },
-    /// The interface of a rail cannot have that name.
-    #[error("{place}: field interface")]
-    Interface {
-        /// Which.
-        place: Place,
-        /// Why.
-        #[source]
-        source: BadId,
-    },
-    /// The interface is there in every pod.
-    #[error("{place}: field interface: every pod has an interface {interface} already")]
-    OfThePod {
-        /// Which.
-        place: Place,
-        /// The interface.
-        interface: IfName,
-    },
-    /// A rail network takes only name, namespace and interface.
-    #[error("{place}: field {field} asks for what a rail network does not give")]
-    NotGiven {
-        /// Which.
-        place: Place,
-        /// The field.
-        field: String,
-    },
-    /// The node has no such rail.
-    #[error("{place}: the node has no {rail} (it has {on_node} rails)")]
-    NoSuchRail {
-        /// Which.
-        place: Place,
-        /// The rail as the configuration names it.
-        rail: RailRef,
-        /// Rails of the node.
-        on_node: usize,
-    },
-    /// The same rail twice.
-    #[error("{first} and {second} are both rail {rail}")]
-    RailTwice {
-        /// The earlier one.
-        first: Place,
-        /// The later one.
-        second: Place,
-        /// The rail.
-        rail: RailIndex,
-    },
-    /// The same interface twice.
-    #[error("{first} and {second} would both be interface {interface}")]
-    InterfaceTwice {
-        /// The earlier one.
-        first: Place,
-        /// The later one.
-        second: Place,
-        /// The name.
-        interface: String,
-    },
-}
-
-/// JSON that ends in a fault, in words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct JsonFault(String);
-
-impl NetworksError {
-    /// The next step for whoever wrote the annotation.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        match self {
-            Self::TooLarge { .. } | Self::NotJson { .. } | Self::Unreadable { .. } => format!(
-                "write the pod's annotation {ANNOTATION} as 'rdma-ipvlan-0,rdma-ipvlan-1@name' or \
-                 as a JSON list of objects with a name each"
-            ),
-            Self::Interface { .. } | Self::OfThePod { .. } | Self::InterfaceTwice { .. } => {
-                format!(
-                    "give each network of the pod's annotation {ANNOTATION} an interface of its own"
-                )
-            }
-            Self::NotGiven { .. } => {
-                "leave the field out: a rail takes a name, a namespace and an interface; its \
-                 address comes from the node's pool"
-                    .into()
-            }
-            Self::NoSuchRail { .. } => {
-                "see 'podrail topo' for the rails of this node, and 'networks' in its configuration"
-                    .into()
-            }
-            Self::RailTwice { .. } => "name each rail once".into(),
-        }
     }
 }
 
@@ -364,6 +251,13 @@ impl Element {
             Err(source) => Err(NetworksError::Interface { place, source }),
             Ok(interface) if OF_THE_POD.contains(&interface.as_str()) => {
                 Err(NetworksError::OfThePod { place, interface })
+            }
+            // `x%d` becomes x0, and /proc/sys/net/ipv6/conf has `all` and `default`.
+            Ok(interface)
+                if interface.as_str().contains('%')
+                    || ["all", "default"].contains(&interface.as_str()) =>
+            {
+                Err(NetworksError::NotPlain { place, interface })
             }
             Ok(interface) => Ok(interface),
         }

@@ -76,7 +76,7 @@ impl<'a> Machine<'a> {
             .flat_map(|grant| &grant.rails)
             .copied()
             .collect();
-        let broken = unusable(self.topology);
+        let broken = unusable(self.topology, None);
         let all = self.topology.rails.iter().map(|rail| rail.index);
         all.filter(|rail| !used.contains(rail) && !broken.contains_key(rail))
             .collect()

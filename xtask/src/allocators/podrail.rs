@@ -15,7 +15,7 @@ pub(super) fn place(
         topology: machine.topology,
         overrides: &[],
         shares_per_rail: 1,
-        unusable: unusable(machine.topology),
+        unusable: unusable(machine.topology, None),
         bound: bound(machine),
     };
     let others: Vec<Demand> = waiting.iter().map(demand).collect();

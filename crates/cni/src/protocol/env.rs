@@ -140,6 +140,12 @@ impl PodArgs {
         PodUid::parse(self.uid.as_deref()?).ok()
     }
 
+    /// Namespace and name of the pod as the runtime gave them, unchecked.
+    #[must_use]
+    pub fn name(&self) -> Option<(&str, &str)> {
+        Some((self.namespace.as_deref()?, self.name.as_deref()?))
+    }
+
     /// The pod; none if the runtime does not speak of Kubernetes' pods: podman sets a name alone.
     ///
     /// # Errors

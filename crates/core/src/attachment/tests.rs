@@ -174,7 +174,9 @@ fn each_refusal_has_a_hint() {
         ..RailSettings::default()
     };
     let mtu = decided(&jumbo, &Held::default(), &wish(&[], 1)).unwrap_err();
-    assert!(matches!(mtu, DecideError::Plan { .. }));
+    assert!(matches!(mtu, DecideError::Rails { .. }));
+    let cause = std::error::Error::source(&mtu).unwrap().to_string();
+    assert!(cause.contains("rails.mtu is 9000"), "{cause}");
     for error in [too_many, exhausted, mtu] {
         assert!(!error.hint().is_empty());
         assert!(std::error::Error::source(&error).is_some());

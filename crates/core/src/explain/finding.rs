@@ -179,7 +179,7 @@ fn of_node(around: &Surroundings<'_>, gpus: &[GpuView], rails: &[RailView]) -> V
     let known = |rail: &RailView| around.rail(rail.pci, rail.port);
     let gpus_gone = gpus.iter().filter(|gpu| gpu.index.is_none());
     let rails_gone = rails.iter().filter(|rail| known(rail).is_none());
-    let unusable = binding::unusable(around.topology);
+    let unusable = binding::unusable(around.topology, None);
     let reason = |rail: &RailView| {
         let reason = unusable.get(&known(rail)?.index)?.clone();
         Some(Finding::RailUnusable(rail.index, reason))

@@ -64,6 +64,13 @@ fn any_held() -> impl Strategy<Value = Held> {
     (bound, waiting).prop_map(|(bound, waiting)| Held { bound, waiting })
 }
 
+fn shares(shares: u16) -> RailSettings {
+    RailSettings {
+        shares,
+        ..RailSettings::default()
+    }
+}
+
 #[test]
 fn a_rail_without_link_or_with_a_fault_is_not_counted() {
     let topology = Topology {
@@ -75,9 +82,18 @@ fn a_rail_without_link_or_with_a_fault_is_not_counted() {
         ],
         ..Topology::default()
     };
-    assert_eq!(usable_shares(&topology, GOOD, 1), 2);
-    assert_eq!(usable_shares(&topology, GOOD, 3), 6);
-    assert_eq!(usable_shares(&topology, GOOD, u16::MAX), u16::MAX);
+    assert_eq!(usable_shares(&topology, GOOD, &shares(1)), 2);
+    let mut small = topology.clone();
+    small.rails[0].mtu = Some(1400);
+    small.rails[3].mtu = Some(1500);
+    let asked = RailSettings {
+        mtu: Some(1500),
+        ..shares(1)
+    };
+    assert_eq!(usable_shares(&small, GOOD, &asked), 1);
+    assert_eq!(usable_shares(&small, GOOD, &shares(1)), 2);
+    assert_eq!(usable_shares(&topology, GOOD, &shares(3)), 6);
+    assert_eq!(usable_shares(&topology, GOOD, &shares(u16::MAX)), u16::MAX);
     for ground in [
         Ground {
             netns_shared: false,
@@ -88,7 +104,7 @@ fn a_rail_without_link_or_with_a_fault_is_not_counted() {
             ..GOOD
         },
     ] {
-        assert_eq!(usable_shares(&topology, ground, 1), 0);
+        assert_eq!(usable_shares(&topology, ground, &shares(1)), 0);
     }
 }
 

@@ -214,6 +214,10 @@ fn sizes_are_bounded() {
         "the annotation is too large: at most 262144 bytes"
     );
     assert!(rails(&"[".repeat(MOST_BYTES)).starts_with("the annotation is neither"));
+    for name in ["x%d", "all", "default"] {
+        let said = rails(&format!("rdma-ipvlan-9@{name}"));
+        assert!(said.contains("is no plain name to the kernel"), "{said}");
+    }
     assert!(rails(&format!("{}//", "\u{7}".repeat(1000))).len() < 200);
 }
 

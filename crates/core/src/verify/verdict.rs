@@ -232,7 +232,8 @@ fn gid_finding(entry: &MapEntry, evidence: &Evidence) -> Option<Finding> {
     }
     (!evidence.openable.contains(device)).then(|| {
         let text = format!("{device} of {interface} cannot be opened by this process");
-        let hint = "give the container the rail's device node (/dev/infiniband/uverbsN)";
+        let hint = "give the container the rail's device node (/dev/infiniband/uverbsN); with \
+                    Kubernetes, turn CDI on in the container runtime";
         finding(Severity::Fail, text, hint)
     })
 }

@@ -40,7 +40,11 @@ pub(crate) const LONG: [Scenario; 6] = [
 ];
 
 /// Those that take seconds: part of every run.
-pub(crate) const SHORT: [Scenario; 3] = [
+pub(crate) const SHORT: [Scenario; 4] = [
+    (
+        "nothing_that_is_wrong_with_rails_stops_a_pod_without",
+        nothing_that_is_wrong_with_rails_stops_a_pod_without,
+    ),
     (
         "a_bad_state_file_stops_only_pods_with_rails",
         a_bad_state_file_stops_only_pods_with_rails,
@@ -322,6 +326,39 @@ fn a_bad_state_file_stops_only_pods_with_rails(lab: &Lab) {
     lab.sh("rm -r /run/state").unwrap();
     pod.call("ADD", "job").ok();
     pod.call("DEL", "job").ok();
+    remove_namespaces(lab, &["job", "plain"]);
+}
+
+/// While a slot waits, so that the cheap test lets every pod through to the long way.
+fn nothing_that_is_wrong_with_rails_stops_a_pod_without(lab: &Lab) {
+    let kube = lab.kube();
+    let pod = Hand::admit(lab, &Pod::sleeping(kube, "job", &[0], 2));
+    let plain = Hand::without_rails(lab);
+    namespaces(lab, &["job", "plain"]);
+    plain.call("ADD", "plain").with("logLevel", "debug").ok();
+    let said = pod.call("ADD", "job").with("logLevel", "debug");
+    said.fails(7, &["logLevel", "unknown field"]);
+    plain.call("ADD", "plain").without_uid().ok();
+    let said = pod.call("ADD", "job").without_uid();
+    said.fails(4, &["K8S_POD_UID is missing"]);
+    let d = "/run/newer";
+    let tomorrow = r#"update setup set value = '{"tomorrow": 1}' where key = 'document'"#;
+    lab.write_file("/run/tomorrow.sql", 0o644, tomorrow.as_bytes())
+        .unwrap();
+    lab.sh(&format!(
+        "mkdir -m 700 {d}; cp -a /var/lib/podrail/waiting {d}; mkdir {d}/pods; \
+         sqlite3 -readonly /var/lib/podrail/state.db '.backup {d}/state.db'; \
+         chmod 600 {d}/state.db; sqlite3 {d}/state.db </run/tomorrow.sql"
+    ))
+    .unwrap();
+    let state = format!("{d}/state.db");
+    plain.call("ADD", "plain").with("state", &state).ok();
+    let said = pod.call("ADD", "job").with("state", &state);
+    said.fails(103, &["tomorrow", "hint: "]);
+    assert_untouched(lab, "job");
+    pod.call("ADD", "job").ok();
+    pod.call("DEL", "job").ok();
+    lab.sh(&format!("rm -r {d} /run/tomorrow.sql")).unwrap();
     remove_namespaces(lab, &["job", "plain"]);
 }
 

@@ -158,6 +158,12 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// As cri-dockerd calls: without the pod's UID.
+    pub(crate) fn without_uid(mut self) -> Self {
+        self.pod.1.clear();
+        self
+    }
+
     /// Killed right behind a step.
     pub(crate) fn killed(mut self, step: &str) -> Self {
         self.program = WITH_FAULTS;
@@ -169,10 +175,13 @@ impl<'a> Call<'a> {
     pub(crate) fn cmd(&self) -> Cmd<'a> {
         let (name, uid) = &self.pod;
         let (sandbox, conf) = (&self.sandbox, self.conf.to_string());
-        let args = format!(
+        let mut args = format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name};\
-             K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
+             K8S_POD_INFRA_CONTAINER_ID={sandbox}"
         );
+        if !uid.is_empty() {
+            args.push_str(&format!(";K8S_POD_UID={uid}"));
+        }
         let cmd = self.lab.cmd([self.program]);
         let cmd = cmd.env("CNI_COMMAND", self.command);
         let cmd = cmd.env("CNI_CONTAINERID", sandbox);

@@ -232,7 +232,7 @@ pub(crate) fn node(topology: &Topology) -> Node<'_> {
         topology,
         overrides: &[],
         shares_per_rail: 1,
-        unusable: unusable(topology),
+        unusable: unusable(topology, None),
         bound: vec![],
     }
 }

@@ -287,7 +287,7 @@ impl Scene {
             topology: &self.topology,
             overrides: &self.overrides,
             shares_per_rail: self.shares,
-            unusable: unusable(&self.topology),
+            unusable: unusable(&self.topology, None),
             bound: self.bound.clone(),
         }
     }

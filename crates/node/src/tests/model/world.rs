@@ -160,10 +160,11 @@ impl World {
     }
 
     /// What another process may do while a call is under way: the agent does one thing at a time.
-    /// Now and then the kubelet gives the slots away of the very pod whose ADD is under way.
+    /// Now and then the kubelet has just forgotten the very pod whose ADD is under way, so that its
+    /// slots are given away or its marks are taken.
     fn other(&mut self, call: &Call, step: Step) -> Option<Call> {
         let of_agent = |call: &Call| matches!(call, Call::Allocate { .. } | Call::Agent(_));
-        if let (Call::Add(add), Step::Allocate { slots: 2 }) = (call, step) {
+        if let (Call::Add(add), Step::Allocate { slots: 2 } | Step::Agent) = (call, step) {
             let mut pods = self.pods.iter_mut();
             let pod = pods.find(|pod| pod.pod == add.pod);
             pod.into_iter().for_each(|pod| pod.known = false);
