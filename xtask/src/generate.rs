@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The commands, in the order of the reference.
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 12] = [
     "topo",
     "attach",
     "detach",
     "status",
-    "explain",
+"explain",
     "map",
     "check",
+    "state",
+    "state check",
+    "state rebuild",
     "agent",
     "uninstall",
 ];
@@ -76,7 +79,7 @@ fn cli_reference() -> Result<String> {
     for command in COMMANDS {
         page.push_str(&section(
             &format!("podrail {command}"),
-            &help(&program, &[command])?,
+            &help(&program, &command.split(' ').collect::<Vec<_>>())?,
         ));
     }
     Ok(page)

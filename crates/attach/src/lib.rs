@@ -1,12 +1,13 @@
 //! Carries out an attach plan on the kernel, undoes it, and compares the kernel with it.
 //!
 //! The plan (`podrail_core::plan`) holds every name and number; nothing is decided here. Reading
-//! order: [`attach()`] (preflight, then steps, undo on a fault), [`detach()`], [`differences()`]; then
-//! [`cdi`], the files that give a pod its devices.
+//! order: [`attach()`] (preflight, then steps, undo on a fault), [`detach()`], [`differences()`],
+//! [`children()`]; then [`cdi`], the files that give a pod its devices.
 //!
 //! Deliberately absent: choosing rails, leasing addresses, the state file.
 
 pub mod cdi;
+mod census;
 mod error;
 pub mod faults;
 mod observe;
@@ -15,6 +16,7 @@ mod steps;
 mod sysctl;
 mod teardown;
 
+pub use census::{Child, children};
 pub use error::{AttachError, Problem, TeardownError, UndoFailure};
 pub use observe::differences;
 pub use sysctl::read_sysctl;

@@ -13,8 +13,8 @@ use podrail_core::pods::{Other, PodRef};
 use podrail_core::topology::Topology;
 use podrail_netlink::NetNs;
 use podrail_node::{
-    CdiFiles, Deadline, NodeError, Session, Settings, Sight, collect_garbage, foreign_netns, held,
-    kept, netns_id, now, previous_rp_filter, topology_now,
+    CdiFiles, Deadline, NodeError, Session, Settings, Sight, collect_garbage, fingerprint,
+    foreign_netns, held, kept, netns_id, now, previous_rp_filter, topology_now,
 };
 use podrail_store::{Binding, BootId, ReadOnly, Request, Setup, Snapshot, Store};
 use serde_json::json;
@@ -203,7 +203,7 @@ impl Job {
             .ok_or_else(|| CniError::new(Code::Environment, "CNI_NETNS is no UTF-8 text"))?;
         let request = Request {
             sandbox: call.sandbox()?,
-            fingerprint: json!({ "pod": pod.uid, "netns": text }).to_string(),
+            fingerprint: fingerprint::of_pod(&pod.uid, text),
             netns: text.to_owned(),
             netns_id: Some(netns_id(&netns)),
             pod: Some(pod.clone()),

@@ -7,6 +7,7 @@ use podrail_core::binding::BindError;
 use podrail_host::HostError;
 use podrail_netlink::{NetNsError, NetlinkError};
 use podrail_store::{ReserveError, StoreError};
+use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -60,6 +61,9 @@ pub enum NodeError {
     /// Rails could not be reserved.
     #[error(transparent)]
     Reserve(Box<ReserveError<DecideError>>),
+    /// The state file could not be built anew.
+    #[error("the state file could not be built anew")]
+    Rebuild(#[source] Box<ReserveError<Infallible>>),
     /// A plan in the state file is not one of ours.
     #[error("the state file holds no valid plan for sandbox {sandbox}")]
     BadPlan {
@@ -161,6 +165,7 @@ impl NodeError {
             Self::Store(error) => return Some(error.hint()),
             Self::Decide(error) => return Some(error.hint()),
             Self::Reserve(error) => return reserve_hint(error),
+            Self::Rebuild(error) => return error.hint(),
             Self::BadPlan { .. } => "keep the state file for a report, and detach this id",
             Self::BadTopology(_) => "restart the agent: it looks at the node again",
             Self::Lock { source, .. } => file_hint(source, "run this on the host as root"),

@@ -13,6 +13,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+/// Whom the lock of all sandboxes is for, in messages.
+const EVERYBODY: &str = "(all of them)";
+
 /// How many lock files there are.
 const LOCKS: u32 = 64;
 
@@ -49,24 +52,12 @@ impl Lock {
         builder.create(&dir).map_err(failed)?;
         let file = open(&dir.join((link_group(sandbox) % LOCKS).to_string())).map_err(failed)?;
         let namespaces = open(&dir.join("namespaces")).map_err(failed)?;
-        let mut file = Some(file);
-        let what = "its lock";
-        let locked = wait(deadline, || {
-            let Some(unlocked) = file.take() else {
-                return Ok(None);
-            };
-            match Flock::lock(unlocked, FlockArg::LockExclusiveNonblock) {
-                Ok(locked) => Ok(Some(locked)),
-                Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => {
-                    file = Some(back);
-                    Ok(None)
-                }
-                Err((_, errno)) => Err(failed(errno.into())),
+        let mut locked = match flock(file, deadline).map_err(failed)? {
+            Ok(locked) => locked,
+            Err(mut file) => {
+                let holder = said(&mut file).unwrap_or_default();
+                return Err(busy(sandbox, "its lock", holder));
             }
-        })?;
-        let Some(mut locked) = locked else {
-            let holder = file.as_mut().and_then(|file| said(file).ok());
-            return Err(busy(sandbox, what, holder.unwrap_or_default()));
         };
         // Only for whoever waits too long.
         let _ = say(&mut locked, sandbox);
@@ -112,12 +103,63 @@ impl Lock {
     }
 }
 
+/// Holds off every process that attaches or detaches, whatever the sandbox. Those that have a lock
+/// of one sandbox never wait for another one, so nobody waits in a circle.
+///
+/// # Errors
+/// As of [`Lock::take`].
+pub(crate) fn hold_all(state: &Path, deadline: Deadline) -> Result<Vec<Flock<File>>, NodeError> {
+    let dir = Store::directory(state)?.join("locks");
+    let everybody = |source| NodeError::Lock {
+        sandbox: EVERYBODY.into(),
+        source,
+    };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(&dir).map_err(everybody)?;
+    let one = |number: u32| {
+        let file = open(&dir.join(number.to_string())).map_err(everybody)?;
+        match flock(file, deadline).map_err(everybody)? {
+            Ok(locked) => Ok(locked),
+            Err(mut file) => Err(NodeError::Busy {
+                sandbox: EVERYBODY.into(),
+                what: "the lock",
+                holder: said(&mut file).unwrap_or_default(),
+            }),
+        }
+    };
+    (0..LOCKS).map(one).collect()
+}
+
+/// Waits for a lock; the file if the deadline has passed.
+fn flock(file: File, deadline: Deadline) -> io::Result<Result<Flock<File>, File>> {
+    let mut file = Some(file);
+    let locked = wait(deadline, || {
+        let Some(unlocked) = file.take() else {
+            return Ok(None);
+        };
+        match Flock::lock(unlocked, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => Ok(Some(locked)),
+            Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => {
+                file = Some(back);
+                Ok(None)
+            }
+            Err((_, errno)) => Err(io::Error::from(errno)),
+        }
+    })?;
+    match (locked, file) {
+        (Some(locked), _) => Ok(Ok(locked)),
+        (None, Some(file)) => Ok(Err(file)),
+        (None, None) => Err(Errno::EWOULDBLOCK.into()),
+    }
+}
+
 /// Tries until it works or the deadline has passed, once at least. The kernel's own waiting knows
 /// no deadline.
-fn wait<T>(
+fn wait<T, E>(
     deadline: Deadline,
-    mut attempt: impl FnMut() -> Result<Option<T>, NodeError>,
-) -> Result<Option<T>, NodeError> {
+    mut attempt: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
     let longest = PAUSES.last().copied();
     for pause in PAUSES
         .into_iter()

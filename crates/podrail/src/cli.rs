@@ -4,15 +4,19 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+mod state;
+pub use state::{EvidenceArgs, StateCheckArgs, StateCommand, StateRebuildArgs};
+
 /// The end of `podrail --help`; `docs/exit-codes.md` has the same list with next steps.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or the check passed
-  1  'podrail check' found something wrong
+  1  'podrail check' or 'podrail state check' found something wrong
   2  the command line is not understood
   3  the configuration or an input file is wrong
   4  not enough free rails or addresses
-  5  in conflict with what is attached already (same id, other arguments; a name that is taken)
+  5  in conflict with what is there already (same id, other arguments; a name that is taken; a
+     state file that is sound and was to be rebuilt)
   6  the node is not ready for rails (RDMA mode, IPvlan, a rail that is down or in use)
   7  the network namespace is missing, is none, or may not be entered
   8  the state file cannot be used
@@ -71,6 +75,16 @@ pub enum Command {
         The ceiling is what the links next to the GPUs carry in one direction. With n GPUs on two\n\
         nodes, the busbw of an all-reduce may exceed it up to 2(n-1)/n times (trees).")]
     Explain(ExplainArgs),
+    /// Check the state file, or build it anew from what is in the kernel
+    #[command(
+        subcommand_required = true,
+        after_help = "Examples:\n  podrail state check\n  podrail state rebuild --dry-run"
+    )]
+    State {
+        /// What to do.
+        #[command(subcommand)]
+        command: StateCommand,
+    },
     /// Run the node agent: slots for the kubelet, CNI chain, health, garbage, metrics
     #[command(after_help = "Examples:\n  \
         podrail agent\n  \

@@ -5,10 +5,11 @@ mod attach;
 mod check;
 mod detach;
 mod explain;
+mod state;
 mod status;
 mod topo;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, StateCommand};
 use crate::failure::Failure;
 use crate::output::note;
 use podrail_node::Session;
@@ -26,6 +27,10 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Map(args) => check::map(args),
         Command::Check(args) => check::check(args),
         Command::Explain(args) => explain::run(args),
+        Command::State { command } => match command {
+            StateCommand::Check(args) => state::check(args),
+            StateCommand::Rebuild(args) => state::rebuild(args),
+        },
         Command::Agent(args) => agent::run(args),
         Command::Uninstall(args) => agent::uninstall(args),
     }

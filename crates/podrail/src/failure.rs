@@ -99,6 +99,12 @@ pub enum Failure {
         /// As given.
         asked: String,
     },
+    /// There is nothing to rebuild.
+    #[error("the state file {} is sound: there is nothing to rebuild", path.display())]
+    Sound {
+        /// The file.
+        path: PathBuf,
+    },
     /// The agent cannot run.
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -147,6 +153,7 @@ impl Failure {
             | Self::ConfigSyntax { .. }
             | Self::ConfigFaults { .. }
             | Self::NoPool { .. } => Exit::Config,
+            Self::Sound { .. } => Exit::Conflict,
             Self::Node(error) => node_exit(error),
             Self::Agent(_) | Self::Install(_) | Self::Limits(_) | Self::Output(_) => Exit::Kernel,
         }
@@ -169,6 +176,10 @@ impl Failure {
             }
             Self::NetnsPath { .. } => "give another path, such as /proc/<pid>/ns/net",
             Self::Node(error) => return error.hint(),
+            Self::Sound { .. } => {
+                "'podrail state check' compares it with the node; with --force it is built anew, and \
+                 this one is kept beside it"
+            }
             Self::NothingHeld { .. } => "see 'podrail status' for who holds rails",
             Self::Agent(error) => error.hint(),
             Self::Install(error) => error.hint(),
@@ -187,6 +198,7 @@ fn node_exit(error: &NodeError) -> Exit {
         }
         NodeError::NetnsReplaced { .. } => Exit::Conflict,
         NodeError::Store(_)
+        | NodeError::Rebuild(_)
         | NodeError::BadPlan { .. }
         | NodeError::BadTopology(_)
         | NodeError::Lock { .. }

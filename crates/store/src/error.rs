@@ -153,6 +153,31 @@ pub enum StoreError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// The database is gone and its log is there: SQLite would take the log for an old one, and
+    /// delete it.
+    #[error("the state file of {log:?} is gone, and its log is there")]
+    LogWithoutFile {
+        /// The log.
+        log: PathBuf,
+    },
+    /// Another process has the file open, and would write on into the one that was moved aside.
+    #[error("state file {path:?} is open in {}", in_words(*.process))]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// Number of the process, where it is seen from here.
+        process: Option<i32>,
+    },
+    /// A file could not be moved aside or into place.
+    #[error("cannot move {path:?} to {to:?}")]
+    Move {
+        /// The file.
+        path: PathBuf,
+        /// Where to.
+        to: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Another boot has taken the file over.
     #[error("state file {path:?} now belongs to boot {found:?}, not to {ours:?}")]
     OtherBoot {
@@ -227,7 +252,10 @@ impl StoreError {
             Self::WorldWritable { path, .. } => format!("find out who wrote to it; if the content is good: chmod 0600 {}", path.display()),
             Self::ReadOnly { path, .. } => format!("remount the file system of {} writable, or give another state file", path.display()),
             Self::NotADatabase { path, .. } | Self::Foreign { path, .. } => format!("give another state file; {} was not touched", path.display()),
-            Self::Corrupt { path, .. } | Self::Damaged { path, .. } | Self::BadValue { path, .. } => format!("stop the pods with rails on this node, move {} and the files beside it away, and keep them for a report; a new one is made", path.display()),
+            Self::Corrupt { path, .. } | Self::Damaged { path, .. } | Self::BadValue { path, .. } => format!("run 'podrail state rebuild': it moves {} and the files beside it aside (keep them for a report) and makes a new one from what the kernel has; pods with rails run on", path.display()),
+            Self::LogWithoutFile { log } => format!("run 'podrail state rebuild': it moves {} aside; or put the state file back beside it", log.display()),
+            Self::InUse { .. } => "stop the agent (and wait for pods that are being started), then try again".into(),
+            Self::Move { path, .. } => format!("see that the directory of {} is writable and has room, then run 'podrail state rebuild' again", path.display()),
             Self::Newer { .. } => "update this program: agent and plugin have to be of the version that wrote the file, or newer".into(),
             Self::Busy { path, .. } => format!("try again; if it stays so, look who holds it: fuser {}", path.display()),
             Self::DiskFull { path, .. } => format!("free space on the file system of {}, and try again", path.display()),
@@ -236,6 +264,10 @@ impl StoreError {
             Self::Sqlite { path, .. } => format!("look for disk errors in the kernel log (dmesg), and keep {} for a report", path.display()),
         }
     }
+}
+
+fn in_words(process: Option<i32>) -> String {
+    process.map_or_else(|| "another process".into(), |pid| format!("process {pid}"))
 }
 
 fn is_bad_value(error: &rusqlite::Error) -> bool {

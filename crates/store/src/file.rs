@@ -16,6 +16,9 @@ const OWN_FILE: u32 = 0o600;
 const WORLD_WRITE: u32 = 0o002;
 const NOT_OURS: u32 = 0o077;
 
+/// The database, and the files that SQLite has beside it.
+pub(crate) const BESIDE: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
 /// A file that is there and may be opened.
 pub(crate) struct Prepared {
     /// Its path, without links.
@@ -38,18 +41,38 @@ pub(crate) fn prepare(given: &Path) -> Result<Prepared, StoreError> {
     let parent = own_directory(&parent)?;
     let path = parent.join(name);
     if find(&path)?.is_none() {
+        refuse_lone_log(&path)?;
         create(&path)?;
     }
     let mut loose = None;
-    for path in [
-        path.clone(),
-        beside(&path, "-wal"),
-        beside(&path, "-shm"),
-        beside(&path, "-journal"),
-    ] {
-        loose = loose.or(tighten(&path)?);
+    for suffix in BESIDE {
+        loose = loose.or(tighten(&beside(&path, suffix))?);
     }
     Ok(Prepared { path, loose })
+}
+
+/// A log with something in it belongs to a database that was there.
+pub(crate) fn refuse_lone_log(path: &Path) -> Result<(), StoreError> {
+    let log = beside(path, "-wal");
+    match find(&log)? {
+        // Another process may be making both files at this moment.
+        Some(found) if found.len() > 0 && find(path)?.is_none() => {
+            Err(StoreError::LogWithoutFile { log })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what others may have written, as [`prepare`] does, and changes nothing; the permission
+/// bits that it would take away.
+pub(crate) fn looseness(path: &Path) -> Result<Option<u32>, StoreError> {
+    let mut loose = None;
+    for suffix in BESIDE {
+        if let Some(found) = find(&beside(path, suffix))? {
+            loose = loose.or(trusted(&beside(path, suffix), &found)?);
+        }
+    }
+    Ok(loose)
 }
 
 /// The path without links, of a file that is to be read only; none if there is none.
@@ -132,6 +155,20 @@ fn tighten(path: &Path) -> Result<Option<u32>, StoreError> {
     let Some(found) = find(path)? else {
         return Ok(None);
     };
+    let Some(mode) = trusted(path, &found)? else {
+        return Ok(None);
+    };
+    let path = path.to_owned();
+    match fs::set_permissions(&path, Permissions::from_mode(OWN_FILE)) {
+        Ok(()) => Ok(Some(mode)),
+        // A file beside the database goes away when the last process closes it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Prepare { path, source }),
+    }
+}
+
+/// Refuses a file that others may have written; its permission bits if group or others have any.
+fn trusted(path: &Path, found: &Metadata) -> Result<Option<u32>, StoreError> {
     let (mode, owner, us) = (found.mode() & 0o7777, found.uid(), us());
     let path = path.to_owned();
     if owner != us {
@@ -140,15 +177,7 @@ fn tighten(path: &Path) -> Result<Option<u32>, StoreError> {
     if mode & WORLD_WRITE != 0 {
         return Err(StoreError::WorldWritable { path, mode });
     }
-    if mode & NOT_OURS == 0 {
-        return Ok(None);
-    }
-    match fs::set_permissions(&path, Permissions::from_mode(OWN_FILE)) {
-        Ok(()) => Ok(Some(mode)),
-        // A file beside the database goes away when the last process closes it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StoreError::Prepare { path, source }),
-    }
+    Ok((mode & NOT_OURS != 0).then_some(mode))
 }
 
 fn us() -> u32 {

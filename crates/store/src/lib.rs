@@ -8,7 +8,9 @@
 
 mod error;
 mod file;
+mod inspect;
 mod read_only;
+mod rebuild;
 mod rows;
 mod schema;
 mod setup;
@@ -17,7 +19,9 @@ mod store;
 mod types;
 
 pub use error::{Conflict, ReserveError, StoreError};
+pub use inspect::Inspected;
 pub use read_only::ReadOnly;
+pub use rebuild::{Content, Held};
 pub use store::{Opened, Store};
 pub use types::{
     Binding, BootId, BoundRail, Decision, Holding, KnownPod, Lease, NetnsId, Released, Request,

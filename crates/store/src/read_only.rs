@@ -92,20 +92,28 @@ impl ReadOnly {
     }
 
     pub(crate) fn load(given: &Path) -> Result<Self, StoreError> {
-        let Some(path) = file::existing(given)? else {
-            return Ok(Self::default());
-        };
+        match file::existing(given)? {
+            Some(path) => Self::load_at(&path, |_| Ok(())),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Of a file that is there, after `check` on the same state of it.
+    pub(crate) fn load_at(
+        path: &Path,
+        check: impl Fn(&Connection) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
         let mut last = Ok(Self::default());
         for _ in 0..ATTEMPTS {
-            let before = Stand::of(&path)?;
-            last = if before.log {
-                read(&path, "mode=ro")
-            } else {
-                read(&path, "mode=ro&immutable=1")
+            let before = Stand::of(path)?;
+            let options = match before.log {
+                true => "mode=ro",
+                false => "mode=ro&immutable=1",
             };
+            last = read(path, options, &check);
             // With a log SQLite sees to it that the read is of one moment; without one nothing
             // may have been written meanwhile.
-            if (before.log && last.is_ok()) || before == Stand::of(&path)? {
+            if (before.log && last.is_ok()) || before == Stand::of(path)? {
                 return last;
             }
         }
@@ -133,12 +141,18 @@ impl Stand {
     }
 }
 
-fn read(path: &Path, options: &str) -> Result<ReadOnly, StoreError> {
+fn read(
+    path: &Path,
+    options: &str,
+    check: &impl Fn(&Connection) -> Result<(), StoreError>,
+) -> Result<ReadOnly, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let conn = schema::open(path, &uri(path, options), flags)?;
     let fail = |error| StoreError::from_sqlite(path, READING, error);
     let tx = conn.unchecked_transaction().map_err(fail)?;
-    match schema::identify(&tx, path)? {
+    let found = schema::identify(&tx, path)?;
+    check(&tx)?;
+    match found {
         Found::Empty => Ok(ReadOnly::default()),
         Found::Schema(NEWEST) => state(&tx).map_err(fail),
         Found::Schema(_) => state(&newer_copy(&tx, path)?).map_err(fail),

@@ -7,7 +7,7 @@ mod write;
 pub(crate) use freed::freed;
 pub(crate) use setup::{grow_slots, keep_setup, keep_topology, setup, slots, topology};
 pub(crate) use slots::{
-    allocate, forget_pod, forget_waiting, knows_pod, own_slots, pods, slot_owner, waiting,
+    allocate, forget_pod, forget_waiting, knows_pod, own_slots, pods, slot_owner, wait, waiting,
 };
 pub(crate) use write::{Refused, decision, enter_boot, free, mark_ready};
 

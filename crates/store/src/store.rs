@@ -122,17 +122,7 @@ impl Store {
             source,
         })?;
         let written = rows::decision(&tx, request, &decision, &at.boot);
-        let binding = written.map_err(|refused| match refused {
-            rows::Refused::Conflict(source) => ReserveError::Conflict {
-                sandbox: sandbox.clone(),
-                source,
-            },
-            rows::Refused::GivenAway(slot) => ReserveError::GivenAway {
-                sandbox: sandbox.clone(),
-                slot,
-            },
-            rows::Refused::Sqlite(error) => fail(error).into(),
-        })?;
+        let binding = written.map_err(|refused| at.refused(sandbox, refused))?;
         tx.commit().map_err(fail)?;
         Ok(Reserved::New(binding))
     }
@@ -240,12 +230,25 @@ impl Store {
 }
 
 impl At {
-    fn fail(&self, doing: &'static str, error: rusqlite::Error) -> StoreError {
+    pub(crate) fn fail(&self, doing: &'static str, error: rusqlite::Error) -> StoreError {
         StoreError::from_sqlite(&self.path, doing, error)
     }
 
+    pub(crate) fn refused<E: std::error::Error + 'static>(
+        &self,
+        sandbox: &SandboxId,
+        refused: rows::Refused,
+    ) -> ReserveError<E> {
+        let sandbox = sandbox.clone();
+        match refused {
+            rows::Refused::Conflict(source) => ReserveError::Conflict { sandbox, source },
+            rows::Refused::GivenAway(slot) => ReserveError::GivenAway { sandbox, slot },
+            rows::Refused::Sqlite(error) => self.fail("reserving rails", error).into(),
+        }
+    }
+
     /// Takes the write lock, and makes sure that the file is still of this boot.
-    fn begin<'c>(
+    pub(crate) fn begin<'c>(
         &self,
         conn: &'c mut Connection,
         doing: &'static str,

@@ -83,7 +83,8 @@ impl Part {
 
     /// Who has a slot: the part's own containers, then those that it is lent to; both in the
     /// order of names.
-    pub(super) fn containers_of(&self, slot: Option<SlotId>) -> Vec<String> {
+    #[must_use]
+    pub fn containers_of(&self, slot: Option<SlotId>) -> Vec<String> {
         let lent = slot.and_then(|slot| self.lent.get(&slot));
         let own: BTreeSet<&String> = self.containers.iter().collect();
         let lent: BTreeSet<&String> = lent.into_iter().flatten().collect();

@@ -19,6 +19,8 @@ pub struct Owner {
     pub sandbox: SandboxId,
     /// Its pod, where there is one.
     pub pod: Option<PodRef>,
+    /// Name of the character device that it gives, `uverbs5`: tells the rail of the slot.
+    pub uverbs: Option<String>,
 }
 
 /// Why a file is none of ours.
@@ -66,8 +68,33 @@ struct Spec {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Device {
     name: String,
+    #[serde(default)]
+    container_edits: Edits,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Edits {
+    #[serde(default)]
+    device_nodes: Vec<DeviceNode>,
+}
+
+#[derive(Deserialize)]
+struct DeviceNode {
+    path: String,
+}
+
+impl Edits {
+    fn uverbs(&self) -> Option<String> {
+        let names = self.device_nodes.iter();
+        let mut names = names.filter_map(|node| node.path.rsplit('/').next());
+        names
+            .find(|name| name.starts_with("uverbs"))
+            .map(str::to_owned)
+    }
 }
 
 /// Reads the owner of a document.
@@ -95,6 +122,7 @@ pub fn parse(text: &str) -> Result<Owner, BadFile> {
     Ok(Owner {
         slot: SlotId::parse(&device.name)?,
         sandbox: SandboxId::parse(annotation(SANDBOX)?)?,
+        uverbs: device.container_edits.uverbs(),
         pod: match (annotation(POD), annotation(POD_UID)) {
             (Err(_), Err(_)) => None,
             (pod, uid) => Some(pod_ref(pod?, uid?)?),

@@ -13,11 +13,10 @@ use podrail_core::ipam::Pool;
 use podrail_host::Discovery;
 use podrail_netlink::NetNs;
 use podrail_node::{
-    Deadline, Nothing, Session, Shown, discover, foreign_netns, held, kept, netns_id, now,
-    previous_rp_filter, require_ready, seen_topology,
+    Deadline, Nothing, Session, Shown, discover, fingerprint, foreign_netns, held, kept, netns_id,
+    now, previous_rp_filter, require_ready, seen_topology,
 };
 use podrail_store::{Binding, Decision, Request, Snapshot, Store};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -83,7 +82,7 @@ fn request(
     let path = kept_path(&args.netns)?;
     Ok(Request {
         sandbox,
-        fingerprint: json!({ "netns": path, "gpus": gpus, "rails": args.rails }).to_string(),
+        fingerprint: fingerprint::of_job(&path, &gpus, usize::from(args.rails)),
         netns: path,
         netns_id: Some(netns_id(netns)),
         gpus,

@@ -38,11 +38,17 @@ fn next_allocation(conn: &Connection) -> rusqlite::Result<i64> {
 /// Makes slots of a dropped binding wait again. One that was allocated anew waits already, and for
 /// another pod: it stays as it is.
 pub(super) fn wait_again(conn: &Connection, binding: &Binding) -> rusqlite::Result<()> {
+    let slots: Vec<SlotId> = binding.rails.iter().filter_map(|rail| rail.slot).collect();
+    wait(conn, &slots, binding.request.at)
+}
+
+/// Makes slots wait that no allocation is known of.
+pub(crate) fn wait(conn: &Connection, slots: &[SlotId], at: i64) -> rusqlite::Result<()> {
     let sql = "INSERT INTO waiting (slot, since, number) VALUES (?1, ?2, 0)
                ON CONFLICT (slot) DO NOTHING";
     let mut query = conn.prepare(sql)?;
-    for slot in binding.rails.iter().filter_map(|rail| rail.slot) {
-        query.execute(params![slot.0, binding.request.at])?;
+    for slot in slots {
+        query.execute(params![slot.0, at])?;
     }
     Ok(())
 }
