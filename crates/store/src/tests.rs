@@ -8,6 +8,8 @@ mod freed;
 mod migrate;
 mod model;
 mod parallel;
+mod power;
+mod rebuild;
 mod slots;
 
 use crate::*;

@@ -111,6 +111,49 @@ fn every_damaged_page_is_noticed() {
     );
 }
 
+/// A small file, cut anywhere and with single bits turned over: what is read is what was written, or
+/// it is told. Looking never changes the file, and a rebuild keeps every byte of it.
+#[test]
+fn cuts_and_flipped_bits_are_told_or_harmless() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = state_file(&directory);
+    Node::new(1, 64)
+        .reserve(&mut open(&path), "pod", 8)
+        .unwrap();
+    let expected = Store::open_read_only(&path).unwrap();
+    let good = fs::read(&path).unwrap();
+    let cuts = (0..good.len()).step_by(PAGE / 2).skip(1);
+    let mut bad: Vec<Vec<u8>> = cuts.map(|length| good[..length].to_vec()).collect();
+    // Of each page the header, where one bit changes what all the rest means.
+    for page in (0..good.len()).step_by(PAGE) {
+        for (byte, bit) in [(0, 1), (3, 0), (4, 3), (5, 7), (8, 2), (9, 6)] {
+            let mut one = good.clone();
+            one[page + byte] ^= 1 << bit;
+            bad.push(one);
+        }
+    }
+    let mut told = 0;
+    for (number, bytes) in bad.iter().enumerate() {
+        fs::write(&path, bytes).unwrap();
+        match Store::inspect(&path) {
+            // The end of the last page may hold nothing.
+            Ok(found) => assert_eq!(found.unwrap().state, expected, "variant {number}"),
+            Err(error) => {
+                assert_told(&error, &error.hint());
+                told += 1;
+            }
+        }
+        assert_eq!(
+            &fs::read(&path).unwrap(),
+            bytes,
+            "a look has changed the file"
+        );
+    }
+    assert!(told > bad.len() / 2, "{told} of {} were told", bad.len());
+    let moved = Store::rebuild(&path, &boot(1), &Content::default(), ".damaged").unwrap();
+    assert_eq!(&fs::read(&moved[0]).unwrap(), bad.last().unwrap());
+}
+
 /// A large file is not checked at opening: damage is met when the page is read.
 #[test]
 fn damage_met_later_is_named_too() {

@@ -124,6 +124,64 @@ fn no_file_at_all() {
     ));
 }
 
+/// Whatever stands at the path is told and left, and nothing waits for the other end of a pipe.
+#[test]
+fn what_is_no_file_is_left_alone() {
+    use nix::sys::stat::Mode;
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    nix::unistd::mkfifo(&at("pipe"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    symlink("/nonexistent", at("broken")).unwrap();
+    symlink(at("directory"), at("link")).unwrap();
+    let before = names(directory.path());
+    for name in &before {
+        let path = at(name);
+        let errors = [
+            refused(&path),
+            Store::open_read_only(&path).unwrap_err(),
+            Store::inspect(&path).unwrap_err(),
+        ];
+        for error in errors {
+            let links = matches!(error, StoreError::Symlink { .. });
+            let others = matches!(error, StoreError::NotAFile { .. });
+            assert!(links || others, "{name}: {error:?}");
+        }
+        let refused = Store::rebuild(&path, &boot(1), &Content::default(), ".old").unwrap_err();
+        assert!(matches!(refused, ReserveError::Store(_)), "{refused:?}");
+    }
+    let left: Vec<_> = names(directory.path())
+        .into_iter()
+        .filter(|name| !name.contains(".new"))
+        .collect();
+    assert_eq!(left, before);
+}
+
+/// A look tells what an opening would refuse, and changes nothing.
+#[test]
+fn a_look_tells_of_wrong_permissions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = state_file(&directory);
+    drop(open(&path));
+    set_mode(&path, 0o644);
+    let found = Store::inspect(&path).unwrap().unwrap();
+    assert_eq!((found.loose_mode, mode(&path)), (Some(0o644), 0o644));
+    set_mode(&path, 0o646);
+    let error = Store::inspect(&path).unwrap_err();
+    assert!(matches!(
+        error,
+        StoreError::WorldWritable { mode: 0o646, .. }
+    ));
+    assert_eq!(mode(&path), 0o646);
+    if nix::unistd::geteuid().is_root() {
+        set_mode(&path, 0o600);
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        let error = Store::inspect(&path).unwrap_err();
+        assert!(matches!(error, StoreError::Owner { owner: 12_345, .. }));
+    }
+}
+
 #[test]
 fn an_empty_file_becomes_a_state_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -219,6 +277,11 @@ fn on_read_only() {
     let path = Path::new(&directory).join("podrail/state.db");
     assert!(matches!(refused(&path), StoreError::ReadOnly { .. }));
     assert_eq!(Store::open_read_only(&path).unwrap(), ReadOnly::default());
+    assert!(Store::inspect(&path).unwrap().is_some());
+    let before = names(path.parent().unwrap());
+    let error = Store::rebuild(&path, &boot(1), &Content::default(), ".old").unwrap_err();
+    assert_told(&error, &error.hint().unwrap());
+    assert_eq!(names(path.parent().unwrap()), before);
     let new = path.with_file_name("new.db");
     assert!(matches!(refused(&new), StoreError::Prepare { .. }));
     let new = path.with_file_name("new").join("new.db");
@@ -251,5 +314,27 @@ fn on_small_disk() {
     );
     assert_eq!(Some(store.list().unwrap()), last);
     drop(store);
+    // A rebuild that finds no room leaves the old file at its place.
+    let held = open(&path).list().unwrap().into_iter().map(|binding| Held {
+        request: binding.request,
+        decision: Decision {
+            rails: binding.rails,
+            leases: binding.leases,
+            plan: "x".repeat(20_000),
+            ..Decision::default()
+        },
+        ready: true,
+    });
+    let content = Content {
+        held: held.collect(),
+        ..Content::default()
+    };
+    let error = Store::rebuild(&path, &boot(1), &content, ".old").unwrap_err();
+    let full = matches!(&error, ReserveError::Store(StoreError::DiskFull { .. }));
+    assert!(full, "{error:?}");
+    assert!(path.exists() && !path.with_file_name("state.db.old").exists());
+    let new = path.with_file_name("state.db.new");
+    let _ = fs::remove_file(&new);
+    let _ = fs::remove_file(path.with_file_name("state.db.new-wal"));
     assert_eq!(Some(open(&path).list().unwrap()), last);
 }
