@@ -12,7 +12,7 @@ const COMMANDS: [&str; 12] = [
     "attach",
     "detach",
     "status",
-"explain",
+    "explain",
     "map",
     "check",
     "state",

@@ -28,6 +28,8 @@ fn code_of(error: &NodeError) -> Code {
             _ => Code::State,
         },
         NodeError::Store(_)
+        | NodeError::StateLost { .. }
+        | NodeError::Rebuild(_)
         | NodeError::BadPlan { .. }
         | NodeError::BadTopology(_)
         | NodeError::Lock { .. }

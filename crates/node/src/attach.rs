@@ -81,6 +81,7 @@ impl<K: Kernel> Session<K> {
     ) -> Result<Binding, NodeError> {
         self.lock.with_namespace(self.kernel.id(netns))?;
         self.still_there(request, netns)?;
+        self.refuse_lost_state()?;
         let mut binding = self.reserve(request, decide)?;
         let attachment = attachment(&binding)?;
         if binding.request.netns_id != request.netns_id {
@@ -99,6 +100,23 @@ impl<K: Kernel> Session<K> {
         faults::reach("ready", 0).map_err(NodeError::Injected)?;
         binding.state = State::Ready;
         Ok(binding)
+    }
+
+    /// A file in which nobody was ever bound, on a node with rails in use, is not the one that these
+    /// stand in: what they hold would be given out twice.
+    fn refuse_lost_state(&self) -> Result<(), NodeError> {
+        if !self.store.is_unused()? {
+            return Ok(());
+        }
+        let others = self.kernel.others_than(&self.sandbox)?;
+        // Whoever was attached meanwhile was bound before.
+        match others.first() {
+            Some(one) if self.store.is_unused()? => Err(NodeError::StateLost {
+                sandbox: one.to_string(),
+                count: others.len(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Reserves, and brings the markers in line: the pod is known before, the slots wait no longer

@@ -61,6 +61,17 @@ pub enum NodeError {
     /// Rails could not be reserved.
     #[error(transparent)]
     Reserve(Box<ReserveError<DecideError>>),
+    /// Rails are in use that the state file knows nothing of.
+    #[error(
+        "the state file is new, and {count} sandboxes have rails on this node already, {sandbox} \
+         among them: the earlier file is lost"
+    )]
+    StateLost {
+        /// One of them.
+        sandbox: String,
+        /// How many there are.
+        count: usize,
+    },
     /// The state file could not be built anew.
     #[error("the state file could not be built anew")]
     Rebuild(#[source] Box<ReserveError<Infallible>>),
@@ -165,6 +176,10 @@ impl NodeError {
             Self::Store(error) => return Some(error.hint()),
             Self::Decide(error) => return Some(error.hint()),
             Self::Reserve(error) => return reserve_hint(error),
+            Self::StateLost { .. } => {
+                "stop the agent, and run 'podrail state rebuild --force': it takes over what is in \
+                 the kernel, so that no address is given out twice"
+            }
             Self::Rebuild(error) => return error.hint(),
             Self::BadPlan { .. } => "keep the state file for a report, and detach this id",
             Self::BadTopology(_) => "restart the agent: it looks at the node again",

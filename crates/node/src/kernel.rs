@@ -2,11 +2,14 @@
 
 use crate::error::NodeError;
 use crate::facts::boot_id;
+use crate::recovery::others_than;
 use crate::sandbox::netns_id;
 use podrail_attach::{AttachError, Target, TeardownError};
+use podrail_core::ids::SandboxId;
 use podrail_core::plan::AttachPlan;
 use podrail_netlink::{NetNs, NetNsError};
 use podrail_store::{BootId, NetnsId};
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +45,12 @@ pub trait Kernel {
 
     /// As [`podrail_attach::has_any()`]; a namespace that cannot be read has nothing.
     fn has_any(&self, target: &Target, netns: &Self::Netns) -> bool;
+
+    /// Sandboxes other than this one that have rails on the node, as far as one can see.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn others_than(&self, sandbox: &SandboxId) -> Result<BTreeSet<SandboxId>, NodeError>;
 
     /// As [`podrail_attach::attach()`].
     ///
@@ -106,6 +115,10 @@ impl Kernel for Linux {
 
     fn has_any(&self, target: &Target, netns: &NetNs) -> bool {
         podrail_attach::has_any(target, netns).unwrap_or(false)
+    }
+
+    fn others_than(&self, sandbox: &SandboxId) -> Result<BTreeSet<SandboxId>, NodeError> {
+        others_than(sandbox)
     }
 
     fn attach(&self, plan: &AttachPlan, netns: &NetNs) -> Result<(), AttachError> {

@@ -13,6 +13,7 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use census::others_than;
 pub use census::{Census, doubts_of, take_census};
 pub use compare::{Books, compare};
 pub use rebuild::{Rebuilt, Recovered, reconstruct};

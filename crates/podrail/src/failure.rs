@@ -199,6 +199,7 @@ fn node_exit(error: &NodeError) -> Exit {
         NodeError::NetnsReplaced { .. } => Exit::Conflict,
         NodeError::Store(_)
         | NodeError::Rebuild(_)
+        | NodeError::StateLost { .. }
         | NodeError::BadPlan { .. }
         | NodeError::BadTopology(_)
         | NodeError::Lock { .. }

@@ -29,6 +29,12 @@ pub(crate) fn boot(conn: &Connection) -> rusqlite::Result<Option<String>> {
     .optional()
 }
 
+/// How many bindings the file ever had.
+pub(crate) fn sequence(conn: &Connection) -> rusqlite::Result<i64> {
+    let sql = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'sequence'";
+    conn.query_row(sql, [], |row| row.get(0))
+}
+
 /// One binding, if it is there.
 pub(crate) fn binding(conn: &Connection, sandbox: &SandboxId) -> rusqlite::Result<Option<Binding>> {
     Ok(some_bindings(conn, Some(sandbox))?.pop())

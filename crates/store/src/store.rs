@@ -189,6 +189,14 @@ impl Store {
         self.read(snapshot)
     }
 
+    /// Whether nobody was ever bound in this file: it is new, or was made anew.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn is_unused(&self) -> Result<bool, StoreError> {
+        Ok(self.read(rows::sequence)? == 0)
+    }
+
     /// Takes the file over for this boot, and returns what was dropped.
     fn enter_boot(&mut self) -> Result<Vec<Binding>, StoreError> {
         let Self { conn, at } = self;

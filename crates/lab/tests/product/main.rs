@@ -15,5 +15,6 @@ mod support;
 
 mod faults;
 mod journey;
+mod lost_state;
 mod reference;
 mod refusals;

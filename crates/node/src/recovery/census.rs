@@ -7,7 +7,7 @@ use crate::sandbox::netns_id;
 use podrail_attach::cdi::CdiDir;
 use podrail_attach::{children, differences};
 use podrail_core::cdi::Owner;
-use podrail_core::ids::{PodUid, SlotId};
+use podrail_core::ids::{PodUid, SandboxId, SlotId};
 use podrail_core::plan::AttachPlan;
 use podrail_netlink::{NetNs, NetNsError};
 use podrail_store::NetnsId;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Where runtimes and `ip netns` have names of namespaces. Paths of processes are the last resort:
 /// they go with the process.
-const NAMES: [&str; 3] = ["/var/run/netns", "/run/netns", "/run/docker/netns"];
+const NAMES: [&str; 3] = ["/run/netns", "/var/run/netns", "/run/docker/netns"];
 
 const ENTER: &str = "run this on the host as root, with the host's /proc";
 const FILE: &str =
@@ -92,6 +92,15 @@ impl Census {
             }
         }
     }
+}
+
+/// Sandboxes other than this one that have rails on the node, as far as one can see.
+pub(crate) fn others_than(sandbox: &SandboxId) -> Result<BTreeSet<SandboxId>, NodeError> {
+    let mut census = Census::default();
+    census.see_namespaces(&NetNs::current()?);
+    let children = census.namespaces.iter().flat_map(|netns| &netns.children);
+    let owners = children.filter_map(|child| Some(child.alias.as_ref()?.sandbox.clone()));
+    Ok(owners.filter(|owner| owner != sandbox).collect())
 }
 
 /// A path of each network namespace: the first that leads to it, names before processes.

@@ -137,7 +137,11 @@ fn cursors(recovered: &Recovered) -> Cursors {
 }
 
 fn request(binding: &Rebuilt) -> Request {
-    let netns = binding.path.display().to_string();
+    let netns = match &binding.pod {
+        Some(_) => as_runtimes_say(&binding.path),
+        None => binding.path.clone(),
+    };
+    let netns = netns.display().to_string();
     let attachment = &binding.attachment;
     let fingerprint = match &binding.pod {
         Some(pod) => fingerprint::of_pod(&pod.uid, &netns),
@@ -153,4 +157,14 @@ fn request(binding: &Rebuilt) -> Request {
         at: now(),
         seen: BTreeMap::new(),
     }
+}
+
+/// Runtimes give the older name of the directory, as long as it leads to the same.
+fn as_runtimes_say(path: &Path) -> PathBuf {
+    let older = path
+        .strip_prefix("/run/netns")
+        .map(|name| Path::new("/var/run/netns").join(name));
+    let is_same = |older: &PathBuf| older.canonicalize().ok() == path.canonicalize().ok();
+    let older = older.ok().filter(is_same);
+    older.unwrap_or_else(|| path.to_owned())
 }

@@ -427,8 +427,11 @@ fn boot() -> BootId {
     BootId::parse("00000000-0000-4000-8000-000000000001").unwrap()
 }
 
-/// What a state file says that has these sandboxes with these slots and rails.
-fn books(of: &[(&str, u64, &[(u16, Option<u16>)])], waiting: &[u16]) -> ReadOnly {
+/// A sandbox, the number of its namespace, and its rails with their slots.
+type Holds<'a> = (&'a str, u64, &'a [(u16, Option<u16>)]);
+
+/// What a state file says that has these.
+fn books(of: &[Holds<'_>], waiting: &[u16]) -> ReadOnly {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state.db");
     let mut store = Store::open(&state, &boot()).unwrap().store;

@@ -297,3 +297,14 @@ fn a_thousand_rounds_leave_no_row() {
     }
     assert_eq!(store.snapshot().unwrap().freed.len(), 2 * 64);
 }
+
+#[test]
+fn a_file_is_unused_until_the_first_binding_and_never_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(&state_file(&directory));
+    assert!(store.is_unused().unwrap());
+    Node::new(1, 32).reserve(&mut store, "a", 1).unwrap();
+    assert!(!store.is_unused().unwrap());
+    store.release(&sandbox("a")).unwrap();
+    assert!(!store.is_unused().unwrap());
+}

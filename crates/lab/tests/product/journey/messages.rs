@@ -24,6 +24,9 @@ struct Message {
 type Sent = Vec<Message>;
 
 pub(super) fn their_number_is_that_of_one_rail(node: &Node) {
+    // The first one of a state file looks for rails of a lost one.
+    super::attach(node, "pod1", "--rails 1");
+    super::detach(node, "pod1");
     let one = traced(node, "attach --netns /run/netns/pod1 --id pod1 --rails 1");
     let one_gone = traced(node, "detach --id pod1");
     let many = traced(node, "attach --netns /run/netns/pod1 --id pod1 --rails 16");

@@ -8,7 +8,7 @@ use podrail_core::plan::{Alias, AttachPlan, RailAttachment, link_group};
 use podrail_netlink::SourceRule;
 use podrail_store::{BootId, NetnsId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -284,6 +284,21 @@ impl Kernel for Sim {
 
     fn has_any(&self, target: &Target, netns: &Rc<Netns>) -> bool {
         netns.has_leftovers(target)
+    }
+
+    fn others_than(&self, sandbox: &SandboxId) -> Result<BTreeSet<SandboxId>, NodeError> {
+        let host = self.0.borrow();
+        let mut others = BTreeSet::new();
+        for netns in host.netns.values() {
+            let inside = netns.inside.borrow();
+            let aliases = inside
+                .children
+                .iter()
+                .filter_map(|child| child.alias.as_ref());
+            let owners = aliases.filter_map(|alias| Some(Alias::parse(alias).ok()?.sandbox));
+            others.extend(owners.filter(|owner| owner != sandbox));
+        }
+        Ok(others)
     }
 
     fn attach(&self, plan: &AttachPlan, netns: &Rc<Netns>) -> Result<(), AttachError> {
