@@ -116,7 +116,8 @@ fn keep(
     blocked: Option<&str>,
 ) -> Result<Vec<Slot>, NodeError> {
     let topology = &found.topology;
-    let text = serde_json::to_string(topology).map_err(NodeError::BadTopology)?;
+    let text =
+        serde_json::to_string(topology).map_err(|error| NodeError::BadTopology(error.into()))?;
     if store.topology()?.as_deref() != Some(text.as_str()) {
         store.put_topology(&text)?;
         board.topology_changed();

@@ -37,11 +37,15 @@ fn serve() -> Result<String, (CniError, String)> {
     let newest = |error| (error, NEWEST.to_owned());
     let call = Call::read(|name| std::env::var(name).ok()).map_err(newest)?;
     let mut input = Vec::new();
-    let mut limited = std::io::stdin().lock().take(LARGEST_INPUT);
+    let mut limited = std::io::stdin().lock().take(LARGEST_INPUT + 1);
     limited.read_to_end(&mut input).map_err(|error| {
         let message = format!("cannot read standard input: {error}");
         newest(CniError::new(Code::Io, message))
     })?;
+    if input.len() as u64 > LARGEST_INPUT {
+        let message = format!("standard input is larger than {LARGEST_INPUT} bytes");
+        return Err(newest(CniError::new(Code::Decode, message)));
+    }
     let answer = podrail_cni::run(&call, &input)?;
     for note in &answer.notes {
         // The runtime's log; nobody is there to be told that it cannot be written.

@@ -17,3 +17,4 @@ pub mod plan;
 pub mod pods;
 pub mod topology;
 pub mod verify;
+pub mod words;

@@ -12,7 +12,7 @@ use std::fmt;
 mod error;
 mod json;
 
-pub use error::{JsonFault, NetworksError};
+pub use error::NetworksError;
 
 /// Key of the annotation.
 pub const ANNOTATION: &str = "k8s.v1.cni.cncf.io/networks";
@@ -98,9 +98,9 @@ fn check_count(count: usize) -> Result<(), NetworksError> {
 
 /// `[namespace/]name[@interface]`.
 fn short_form(position: usize, item: &str) -> Result<Element, NetworksError> {
-    let unreadable = |reason| NetworksError::Unreadable {
+    let unreadable = |reason: &str| NetworksError::Unreadable {
         place: place(position, item),
-        reason,
+        reason: reason.to_owned(),
     };
     if item.is_empty() {
         return Err(unreadable("it is empty"));

@@ -1,5 +1,6 @@
 //! What stops a whole read; smaller faults are notes.
 
+use podrail_core::words::brief;
 use std::path::PathBuf;
 
 /// A read that cannot go on. `Display` names the object and not the cause, which is the source.
@@ -49,7 +50,7 @@ pub enum HostError {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        source: roxmltree::Error,
+        source: BadXml,
     },
     /// A dump defines entities.
     #[error("{} has a DOCTYPE with definitions, which is refused", path.display())]
@@ -65,6 +66,14 @@ pub enum HostError {
         /// Deepest nesting that is read.
         limit: usize,
     },
+    /// A dump has namespaces, or an element with more attributes than any dump.
+    #[error("{} has namespaces, or an element with more than {limit} attributes", path.display())]
+    Attributes {
+        /// The file.
+        path: PathBuf,
+        /// Most attributes that are read.
+        limit: usize,
+    },
     /// A dump is neither NCCL's nor hwloc's.
     #[error("{} starts with <{element}>: neither an NCCL topology nor an hwloc one", path.display())]
     UnknownFormat {
@@ -73,6 +82,18 @@ pub enum HostError {
         /// Name of its root element, cut to 40 characters.
         element: String,
     },
+}
+
+/// XML that cannot be read: where and why, in bounded words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadXml(String);
+
+impl From<roxmltree::Error> for BadXml {
+    /// The parser repeats names of any length.
+    fn from(error: roxmltree::Error) -> Self {
+        Self(brief(&error.to_string()))
+    }
 }
 
 impl HostError {
@@ -85,7 +106,7 @@ impl HostError {
             Self::TooLarge { .. } => "this is not the kind of file that is expected here",
             Self::NotText { .. } => "save it as UTF-8; a binary dump cannot be read",
             Self::NoLine { .. } => "check that the process still exists and /proc is the host's",
-            Self::Xml { .. } | Self::UnknownFormat { .. } => {
+            Self::Xml { .. } | Self::Attributes { .. } | Self::UnknownFormat { .. } => {
                 "write it with NCCL_TOPO_DUMP_FILE=topo.xml, or with: lstopo --of xml topo.xml"
             }
             Self::Entities { .. } => "remove the part in [...] from the DOCTYPE line",

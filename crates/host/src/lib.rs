@@ -29,7 +29,7 @@ pub mod dump;
 pub mod gids;
 pub mod render;
 
-pub use error::HostError;
+pub use error::{BadXml, HostError};
 pub use glob::{BadPattern, Pattern};
 pub use kernel::{InterfaceAddress, KernelAnswers, RdmaLink};
 pub use mig::mig_parents;

@@ -46,12 +46,14 @@ pub(crate) fn find(
     (rails, excluded)
 }
 
-/// PCI order, then port; the index follows.
-pub(crate) fn number(rails: &mut [Rail]) {
+/// PCI order, then port; the index follows. Ports beyond the largest index are dropped: no node has
+/// so many, and two rails must not share one.
+pub(crate) fn number(rails: &mut Vec<Rail>) {
     rails.sort_by(|a, b| {
         let key = |rail: &Rail| (rail.path.function, rail.port, rail.rdma.clone());
         key(a).cmp(&key(b))
     });
+    rails.truncate(usize::from(u16::MAX) + 1);
     for (index, rail) in (0..=u16::MAX).zip(rails) {
         rail.index = RailIndex(index);
     }

@@ -3,6 +3,7 @@
 mod device_plugins;
 mod discover;
 mod dumps;
+mod fuzz_seeds;
 mod garbage;
 mod known;
 mod mig;

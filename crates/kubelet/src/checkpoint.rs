@@ -46,9 +46,9 @@ pub fn read(path: &Path) -> Result<Vec<CheckpointGrant>, CheckpointError> {
 fn read_once(path: &Path) -> Result<Vec<CheckpointGrant>, CheckpointError> {
     let bytes = load(path)?;
     let file = serde_json::from_slice::<Document>(&bytes);
-    let file = file.map_err(|source| CheckpointError::Parse {
+    let file = file.map_err(|error| CheckpointError::Parse {
         path: path.to_owned(),
-        source,
+        source: error.into(),
     })?;
     Ok(grants(file.data.entries.unwrap_or_default()))
 }
@@ -116,7 +116,10 @@ struct Entry {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "DeviceIDs: expected a list of texts, or such lists by NUMA node"
+)]
 enum DeviceIds {
     /// Since Kubernetes 1.20: by NUMA node, `-1` for none.
     ByNumaNode(BTreeMap<String, Option<Vec<String>>>),

@@ -4,6 +4,7 @@ use crate::attach::HookError;
 use podrail_attach::{AttachError, TeardownError};
 use podrail_core::attachment::DecideError;
 use podrail_core::binding::BindError;
+use podrail_core::words::{BadJson, visible};
 use podrail_host::HostError;
 use podrail_netlink::{NetNsError, NetlinkError};
 use podrail_store::{ReserveError, StoreError};
@@ -81,11 +82,11 @@ pub enum NodeError {
         /// The sandbox.
         sandbox: String,
         /// Where and why.
-        source: serde_json::Error,
+        source: BadJson,
     },
     /// The topology in the state file is not one of ours.
     #[error("the state file holds no valid topology of this node")]
-    BadTopology(#[source] serde_json::Error),
+    BadTopology(#[source] BadJson),
     /// The lock of a sandbox cannot be had at all.
     #[error("cannot lock sandbox {sandbox}")]
     Lock {
@@ -289,5 +290,6 @@ pub fn in_words(failure: &dyn Error, hint: Option<String>) -> String {
     if let Some(hint) = hint {
         text.push_str(&format!("\nhint: {hint}"));
     }
-    text
+    // SQLite and others repeat what they found in a file.
+    visible(&text)
 }

@@ -69,9 +69,9 @@ impl Shown {
 /// # Errors
 /// It is not one of ours.
 pub fn attachment(binding: &Binding) -> Result<Attachment, NodeError> {
-    serde_json::from_str(&binding.plan).map_err(|source| NodeError::BadPlan {
+    serde_json::from_str(&binding.plan).map_err(|error| NodeError::BadPlan {
         sandbox: binding.request.sandbox.to_string(),
-        source,
+        source: error.into(),
     })
 }
 

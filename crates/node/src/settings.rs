@@ -3,6 +3,7 @@
 use podrail_core::config::{Config, Fault, Faults};
 use podrail_core::ids::ResourceName;
 use podrail_core::ipam::Pool;
+use podrail_core::words::BadJson;
 use podrail_host::{Pattern, Selectors};
 use podrail_store::Setup;
 use serde_json::Value;
@@ -23,8 +24,8 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum BadSetup {
     /// It is no document.
-    #[error(transparent)]
-    Document(#[from] serde_json::Error),
+    #[error("it is no JSON of a configuration: {0}")]
+    Document(BadJson),
     /// Its fields are wrong.
     #[error(transparent)]
     Faults(#[from] Faults),
@@ -59,7 +60,8 @@ impl Settings {
     /// # Errors
     /// They are not valid by now.
     pub fn of_setup(setup: &Setup) -> Result<Self, BadSetup> {
-        let document = serde_json::from_str(&setup.document)?;
+        let document = serde_json::from_str(&setup.document)
+            .map_err(|error| BadSetup::Document(error.into()))?;
         Ok(Self::from_document(document, &setup.node_addresses)?)
     }
 
@@ -75,9 +77,8 @@ fn selectors(config: &Config, node_addresses: &[IpAddr], faults: &mut Vec<Fault>
     let rails = &config.rails;
     let mut patterns = |field: &str, texts: &[String]| -> Vec<Pattern> {
         let each = |(at, text): (usize, &String)| {
-            let fault = |error: podrail_host::BadPattern| Fault {
-                path: format!("rails.{field}[{at}]"),
-                text: error.to_string(),
+            let fault = |error: podrail_host::BadPattern| {
+                Fault::new(&format!("rails.{field}[{at}]"), error)
             };
             Pattern::parse(text)
                 .map_err(|error| faults.push(fault(error)))

@@ -25,7 +25,7 @@ pub fn topology_now(
     let seen: Option<Topology> = seen
         .map(serde_json::from_str)
         .transpose()
-        .map_err(NodeError::BadTopology)?;
+        .map_err(|error| NodeError::BadTopology(error.into()))?;
     if let Some(topology) = &seen {
         let links = Rtnl::open()?.links()?;
         if let Some(topology) = refreshed(topology.clone(), &links) {

@@ -1,5 +1,6 @@
 //! Configuration files: bounded reading, YAML to a neutral document.
 
+use podrail_core::words::brief_lines;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,7 +21,8 @@ pub struct BadYaml(String);
 pub fn document(text: &str) -> Result<Value, BadYaml> {
     serde_saphyr::from_str(text).map_err(|error| {
         // Its own first word would stand in the middle of our line.
-        BadYaml(error.to_string().trim_start_matches("error: ").to_owned())
+        let words = error.to_string();
+        BadYaml(brief_lines(words.trim_start_matches("error: ")))
     })
 }
 

@@ -15,16 +15,17 @@ use crate::types::{Binding, BoundRail, Lease, NetnsId, Request, State};
 use podrail_core::ids::{PciAddr, RailIndex, SandboxId, SlotId};
 use podrail_core::ipam::{Cursors, PoolName};
 use podrail_core::pods::PodRef;
-use rusqlite::types::Type;
+use podrail_core::words::brief;
+use rusqlite::types::{FromSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
-use std::error::Error;
+use std::fmt::Display;
 use std::net::IpAddr;
 
 /// The boot that the file is of.
 pub(crate) fn boot(conn: &Connection) -> rusqlite::Result<Option<String>> {
     conn.query_row("SELECT value FROM meta WHERE key = 'boot'", [], |row| {
-        row.get(0)
+        get(row, 0)
     })
     .optional()
 }
@@ -115,18 +116,18 @@ fn by_sandbox<T>(
 
 fn bound_rail(row: &Row) -> rusqlite::Result<BoundRail> {
     Ok(BoundRail {
-        index: RailIndex(row.get(1)?),
+        index: RailIndex(get(row, 1)?),
         pci: parsed(row, 2)?,
-        port: row.get(3)?,
+        port: get(row, 3)?,
         netdev: parsed(row, 4)?,
-        share: row.get(5)?,
-        slot: row.get::<_, Option<u16>>(6)?.map(SlotId),
+        share: get(row, 5)?,
+        slot: get::<Option<u16>>(row, 6)?.map(SlotId),
     })
 }
 
 fn lease(row: &Row) -> rusqlite::Result<Lease> {
     Ok(Lease {
-        rail: RailIndex(row.get(1)?),
+        rail: RailIndex(get(row, 1)?),
         address: parsed(row, 2)?,
         pool: pool(row, 3)?,
     })
@@ -137,25 +138,25 @@ fn bare_binding(row: &Row) -> rusqlite::Result<Binding> {
     Ok(Binding {
         request: Request {
             sandbox: parsed(row, 0)?,
-            netns: row.get(2)?,
+            netns: get(row, 2)?,
             netns_id: netns_id(row)?,
-            fingerprint: row.get(5)?,
+            fingerprint: get(row, 5)?,
             gpus: gpus(row)?,
             pod: pod(row)?,
-            at: row.get(9)?,
+            at: get(row, 9)?,
             seen: BTreeMap::new(),
         },
         state: state(row)?,
         boot: parsed(row, 7)?,
-        sequence: row.get(10)?,
-        plan: row.get(8)?,
+        sequence: get(row, 10)?,
+        plan: get(row, 8)?,
         rails: Vec::new(),
         leases: Vec::new(),
     })
 }
 
 fn netns_id(row: &Row) -> rusqlite::Result<Option<NetnsId>> {
-    let (dev, ino): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let (dev, ino): (Option<i64>, Option<i64>) = (get(row, 3)?, get(row, 4)?);
     let both = dev.zip(ino);
     Ok(both.map(|(dev, ino)| NetnsId {
         dev: dev.cast_unsigned(),
@@ -164,14 +165,14 @@ fn netns_id(row: &Row) -> rusqlite::Result<Option<NetnsId>> {
 }
 
 fn gpus(row: &Row) -> rusqlite::Result<Vec<PciAddr>> {
-    let text: String = row.get(6)?;
+    let text: String = get(row, 6)?;
     let gpus = text.split(' ').filter(|gpu| !gpu.is_empty());
-    gpus.map(|gpu| gpu.parse().map_err(|error| bad(6, error)))
+    gpus.map(|gpu| gpu.parse().map_err(|error| bad(row, 6, error)))
         .collect()
 }
 
 fn pod(row: &Row) -> rusqlite::Result<Option<PodRef>> {
-    if row.get::<_, Option<String>>(11)?.is_none() {
+    if get::<Option<String>>(row, 11)?.is_none() {
         return Ok(None);
     }
     pod_at(row, 11).map(Some)
@@ -187,25 +188,37 @@ fn pod_at(row: &Row, first: usize) -> rusqlite::Result<PodRef> {
 }
 
 fn state(row: &Row) -> rusqlite::Result<State> {
-    let text: String = row.get(1)?;
+    let text: String = get(row, 1)?;
     let states = [State::Pending, State::Ready];
     let state = states.into_iter().find(|state| state.as_str() == text);
-    state.ok_or_else(|| bad(1, format!("state {text:?}")))
+    state.ok_or_else(|| bad(row, 1, format!("state {:?}", brief(&text))))
 }
 
 fn pool(row: &Row, column: usize) -> rusqlite::Result<PoolName> {
-    let text: String = row.get(column)?;
-    PoolName::parse(&text).map_err(|error| bad(column, error))
+    let text: String = get(row, column)?;
+    PoolName::parse(&text).map_err(|error| bad(row, column, error))
 }
 
 fn parsed<T>(row: &Row, column: usize) -> rusqlite::Result<T>
 where
-    T: std::str::FromStr<Err: Error + Send + Sync + 'static>,
+    T: std::str::FromStr<Err: Display>,
 {
-    let text: String = row.get(column)?;
-    text.parse().map_err(|error| bad(column, error))
+    let text: String = get(row, column)?;
+    text.parse().map_err(|error| bad(row, column, error))
 }
 
-fn bad(column: usize, why: impl Into<Box<dyn Error + Send + Sync>>) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, why.into())
+/// A value of a column; what is not of its kind is named with the column.
+fn get<T: FromSql>(row: &Row, column: usize) -> rusqlite::Result<T> {
+    row.get(column).map_err(|error| bad(row, column, error))
+}
+
+/// The error names the column: the index alone tells nobody anything.
+fn bad(row: &Row, column: usize, why: impl Display) -> rusqlite::Error {
+    let name = row.as_ref().column_name(column).unwrap_or("?");
+    bad_field(column, name, why)
+}
+
+fn bad_field(column: usize, name: &str, why: impl Display) -> rusqlite::Error {
+    let text = format!("column {name}: {}", brief(&why.to_string()));
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, text.into())
 }

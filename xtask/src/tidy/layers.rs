@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::path::Path;
 
 /// Each crate and the crates of ours that it may use outside its tests.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("podrail-core", &[]),
     ("podrail-host", &["podrail-core"]),
     ("podrail-netlink", &["podrail-core"]),
@@ -38,6 +38,17 @@ const LAYERS: [(&str, &[&str]); 13] = [
         ],
     ),
     ("podrail-testkit", &["podrail-core", "podrail-kubelet"]),
+    (
+        "podrail-fuzz",
+        &[
+            "podrail-core",
+            "podrail-host",
+            "podrail-store",
+            "podrail-node",
+            "podrail-kubelet",
+            "podrail-cni",
+        ],
+    ),
     ("podrail-lab", &["podrail-core"]),
     ("xtask", &["podrail-core", "podrail-testkit", "podrail-lab"]),
 ];

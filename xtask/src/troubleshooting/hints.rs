@@ -8,7 +8,15 @@ use syn::{Block, Fields, ImplItem, Item, Lit, Pat, Type};
 
 /// Steps that are found in no function: whoever wraps the error says them, or it is a part of another
 /// one's text.
-const BY_HAND: [((&str, &str), &str); 9] = [
+const BY_HAND: [((&str, &str), &str); 11] = [
+    (
+        ("NodeError", "Rebuild"),
+        "follow the hint, which is that of the cause; the file that was there is kept beside it",
+    ),
+    (
+        ("BadSetup", "Document"),
+        "restart the agent: it writes its configuration again",
+    ),
     (
         ("AllocateError", "AllocateError"),
         "follow the hint; the kubelet has refused this pod for good: delete it",

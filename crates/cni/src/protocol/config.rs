@@ -2,6 +2,7 @@
 
 use super::error::{CniError, Code};
 use super::{Settings, VERSIONS};
+use podrail_core::words::brief;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -55,7 +56,8 @@ const STANDARD: [&str; 12] = [
 /// It is no JSON object, or its version is not spoken here.
 pub fn parse(text: &[u8]) -> Result<NetConf, CniError> {
     let undecodable = |details: String| {
-        CniError::new(Code::Decode, "standard input is no network configuration").details(details)
+        CniError::new(Code::Decode, "standard input is no network configuration")
+            .details(brief(&details))
     };
     let fields: BTreeMap<String, Box<RawValue>> =
         serde_json::from_slice(text).map_err(|error| undecodable(error.to_string()))?;
@@ -176,11 +178,11 @@ impl NetConf {
 }
 
 fn decoded<T: DeserializeOwned>(raw: &str, field: &str, what: &str) -> Result<T, CniError> {
-    serde_json::from_str(raw).map_err(|error| wrong(field, what).details(error.to_string()))
+    serde_json::from_str(raw).map_err(|error| wrong(field, what).details(brief(&error.to_string())))
 }
 
 fn wrong(field: &str, what: &str) -> CniError {
-    let field: String = field.chars().take(80).collect();
+    let field = brief(field);
     CniError::new(
         Code::Config,
         format!("network configuration: {field}: {what}"),

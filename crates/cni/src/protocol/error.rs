@@ -1,5 +1,6 @@
 //! Errors as a runtime reads them.
 
+use podrail_core::words::visible;
 use serde::Serialize;
 
 /// Error codes. Below 100 they are the specification's; runtimes and their logs know them.
@@ -71,14 +72,14 @@ impl CniError {
             version: &'a str,
             code: u32,
             msg: String,
-            #[serde(skip_serializing_if = "str::is_empty")]
-            details: &'a str,
+            #[serde(skip_serializing_if = "String::is_empty")]
+            details: String,
         }
         let answer = Answer {
             version,
             code: self.code as u32,
-            msg: format!("podrail: {}", self.message),
-            details: &self.details,
+            msg: visible(&format!("podrail: {}", self.message)),
+            details: visible(&self.details),
         };
         // Plain texts and a number: this always serialises.
         serde_json::to_string(&answer).unwrap_or_default()

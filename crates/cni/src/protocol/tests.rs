@@ -193,3 +193,23 @@ fn versions() {
         r#"{"cniVersion":"1.1.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}"#
     );
 }
+
+#[test]
+fn words_of_others_are_cut_and_move_no_cursor() {
+    let long = "\u{1b}[2J".repeat(10_000);
+    let long = serde_json::to_string(&long).unwrap();
+    let text = |error: CniError| error.to_json("1.0.0");
+    let odd = conf(&format!(
+        r#"{{"cniVersion":"1.0.0","runtimeConfig":{long}}}"#
+    ));
+    let unknown = conf(&format!(r#"{{"cniVersion":"1.0.0",{long}:1}}"#));
+    for answer in [
+        text(odd.networks().unwrap_err()),
+        text(unknown.settings().unwrap_err()),
+        text(parse(format!(r#"{long}"#).as_bytes()).unwrap_err()),
+    ] {
+        assert!(answer.len() < 1000, "{} bytes", answer.len());
+        let msg: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert!(!msg["msg"].as_str().unwrap().contains('\u{1b}'), "{answer}");
+    }
+}

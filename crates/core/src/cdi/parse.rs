@@ -4,6 +4,7 @@ use super::document::{POD, POD_UID, SANDBOX};
 use super::{KIND, SlotId};
 use crate::ids::{BadId, KubeName, PodUid, SandboxId};
 use crate::pods::PodRef;
+use crate::words::BadJson;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ pub enum BadFile {
     },
     /// Not the JSON of a CDI document.
     #[error("this is no CDI document")]
-    Json(#[source] serde_json::Error),
+    Json(#[source] BadJson),
     /// Of another kind.
     #[error("the CDI document has kind {kind:?}, not {KIND:?}")]
     Kind {
@@ -106,7 +107,7 @@ pub fn parse(text: &str) -> Result<Owner, BadFile> {
     if length > LARGEST {
         return Err(BadFile::TooLong { length });
     }
-    let spec: Spec = serde_json::from_str(text).map_err(BadFile::Json)?;
+    let spec: Spec = serde_json::from_str(text).map_err(|error| BadFile::Json(error.into()))?;
     if spec.kind != KIND {
         let kind = spec.kind.chars().take(80).collect();
         return Err(BadFile::Kind { kind });

@@ -1,10 +1,14 @@
 //! Reads a configuration document field by field and keeps every fault, with its path.
 
+use crate::words::brief;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+/// Most faults that are printed; a file of another kind has one in each line.
+const MOST_SHOWN: usize = 50;
 
 /// Something wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +17,17 @@ pub struct Fault {
     pub path: String,
     /// What is wrong, with what is allowed.
     pub text: String,
+}
+
+impl Fault {
+    /// A fault; both texts may repeat what others wrote, and are cut.
+    #[must_use]
+    pub fn new(path: &str, text: impl Display) -> Self {
+        Self {
+            path: brief(path),
+            text: brief(&text.to_string()),
+        }
+    }
 }
 
 impl Display for Fault {
@@ -27,8 +42,12 @@ pub struct Faults(pub Vec<Fault>);
 
 impl Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(Fault::to_string).collect();
-        f.write_str(&lines.join("\n"))
+        let shown = self.0.iter().take(MOST_SHOWN).map(Fault::to_string);
+        f.write_str(&shown.collect::<Vec<_>>().join("\n"))?;
+        match self.0.len().saturating_sub(MOST_SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "\n... and {more} more faults"),
+        }
     }
 }
 
@@ -40,10 +59,7 @@ pub(super) struct FaultList(RefCell<Vec<Fault>>);
 
 impl FaultList {
     pub(super) fn add(&self, path: &str, text: impl Display) {
-        self.0.borrow_mut().push(Fault {
-            path: path.to_owned(),
-            text: text.to_string(),
-        });
+        self.0.borrow_mut().push(Fault::new(path, text));
     }
 
     /// The value if nothing was wrong, else all that was.

@@ -5,6 +5,9 @@ use crate::ids::{IfName, KubeName, RailIndex};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+/// More entries than any node has rails; each is compared with all before it.
+const MOST_ENTRIES: usize = 1024;
+
 /// Stands for the rail index in a name.
 const PLACEHOLDER: &str = "{rail}";
 
@@ -147,6 +150,11 @@ impl Serialize for RailNetwork {
 /// Reads the list; entries that could mean the same network are faults.
 pub(super) fn read(sections: Vec<Section<'_>>, faults: &FaultList) -> Vec<RailNetwork> {
     let mut networks: Vec<(usize, RailNetwork)> = vec![];
+    if sections.len() > MOST_ENTRIES {
+        let text = format!("has {} entries, at most {MOST_ENTRIES}", sections.len());
+        faults.add("networks", text);
+        return vec![];
+    }
     for (at, section) in sections.into_iter().enumerate() {
         let Some(network) = read_one(section) else {
             continue;

@@ -263,3 +263,27 @@ fn documents_that_are_no_mapping() {
         );
     }
 }
+
+#[test]
+fn messages_do_not_grow_with_the_document() {
+    let many: serde_json::Map<String, Value> =
+        (0..10_000).map(|n| (format!("f{n}"), json!(1))).collect();
+    let text = Config::from_document(json!(many)).unwrap_err().to_string();
+    assert!(text.len() < 10_000, "{} bytes", text.len());
+    assert!(text.ends_with("... and 9950 more faults"), "{text}");
+    let long = format!("{}\u{1b}[2J", "a".repeat(10_000));
+    let document = json!({ "rails": { &long: 1, "shares": [long] } });
+    let text = Config::from_document(document).unwrap_err().to_string();
+    assert!(text.len() < 1500, "{} bytes", text.len());
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+}
+
+#[test]
+fn more_networks_than_rails_are_refused_before_they_are_compared() {
+    let entry = |n| json!({ "name": format!("a{n}"), "rail": 1 });
+    let networks: Vec<Value> = (0..40_000).map(entry).collect();
+    assert_eq!(
+        network_faults(&json!(networks)),
+        "networks: has 40000 entries, at most 1024"
+    );
+}

@@ -65,10 +65,8 @@ struct Gather<'a> {
 
 impl Gather<'_> {
     fn add(&mut self, field: &str, text: impl Display) {
-        self.faults.push(Fault {
-            path: format!("{}.{field}", self.at),
-            text: text.to_string(),
-        });
+        let path = format!("{}.{field}", self.at);
+        self.faults.push(Fault::new(&path, text));
     }
 }
 

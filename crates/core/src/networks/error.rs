@@ -3,6 +3,7 @@
 use super::{ANNOTATION, Place};
 use crate::config::RailRef;
 use crate::ids::{BadId, IfName, RailIndex};
+use crate::words::BadJson;
 
 /// What is wrong with an annotation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +21,7 @@ pub enum NetworksError {
     NotJson {
         /// Where and why JSON ends.
         #[source]
-        source: JsonFault,
+        source: BadJson,
     },
     /// An element that cannot be read.
     #[error("{place} cannot be read: {reason}")]
@@ -28,7 +29,7 @@ pub enum NetworksError {
         /// Which.
         place: Place,
         /// Why.
-        reason: &'static str,
+        reason: String,
     },
     /// The interface of a rail cannot have that name.
     #[error("{place}: field interface")]
@@ -94,11 +95,6 @@ pub enum NetworksError {
         interface: String,
     },
 }
-
-/// JSON that ends in a fault, in words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct JsonFault(pub(super) String);
 
 impl NetworksError {
     /// The next step for whoever wrote the annotation.

@@ -1,12 +1,12 @@
 //! The JSON grammar of the annotation: a list of objects.
 
-use super::{Element, JsonFault, NetworksError, check_count, place};
+use super::{Element, NetworksError, check_count, place};
 use serde_json::{Map, Value};
 
 /// Reads the list.
 pub(super) fn parse(text: &str) -> Result<Vec<Element>, NetworksError> {
     let not_json = |error: serde_json::Error| NetworksError::NotJson {
-        source: JsonFault(error.to_string()),
+        source: error.into(),
     };
     let list: Vec<Value> = serde_json::from_str(text).map_err(not_json)?;
     check_count(list.len())?;
@@ -22,12 +22,12 @@ fn object(value: Value, position: usize) -> Result<Element, NetworksError> {
         reason,
     };
     let Value::Object(mut fields) = value else {
-        return Err(unreadable("", "it is not an object"));
+        return Err(unreadable("", "it is not an object".to_owned()));
     };
     let mut text = |key| take(&mut fields, key);
     let name = text("name").map_err(|reason| unreadable("", reason))?;
     let Some(name) = name else {
-        return Err(unreadable("", "it has no name"));
+        return Err(unreadable("", "it has no name".to_owned()));
     };
     let bad = |reason| unreadable(&name, reason);
     let namespace = text("namespace").map_err(bad)?;
@@ -46,7 +46,7 @@ fn object(value: Value, position: usize) -> Result<Element, NetworksError> {
 }
 
 /// Takes a text out; an empty one counts as absent. Go, and so Multus, matches keys in any case.
-fn take(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, &'static str> {
+fn take(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, String> {
     let mut found = None;
     let spellings: Vec<String> = fields
         .keys()
@@ -57,9 +57,11 @@ fn take(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, &'
         match fields.remove(&spelling) {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) if text.is_empty() => {}
-            Some(Value::String(_)) if found.is_some() => return Err("a field is given twice"),
+            Some(Value::String(_)) if found.is_some() => {
+                return Err(format!("field {key} is given twice"));
+            }
             Some(Value::String(text)) => found = Some(text),
-            Some(_) => return Err("name, namespace and interface are texts"),
+            Some(_) => return Err(format!("field {key} is no text")),
         }
     }
     Ok(found)

@@ -115,15 +115,15 @@ fn texts_that_neither_grammar_takes() {
         ),
         (
             r#"[{"name":7}]"#,
-            "element 1 cannot be read: name, namespace and interface are texts",
+            "element 1 cannot be read: field name is no text",
         ),
         (
             r#"[{"name":"a","interface":["x"]}]"#,
-            "element 1 (a) cannot be read",
+            "element 1 (a) cannot be read: field interface is no text",
         ),
         (
             r#"[{"name":"a","NAME":"b"}]"#,
-            "element 1 cannot be read: a field is given twice",
+            "element 1 cannot be read: field name is given twice",
         ),
     ] {
         let found = rails(text);

@@ -5,6 +5,7 @@ use super::{CheckpointGrant, DeviceGrant, ListedPod, Note, PodRef, PodsError};
 use crate::attachment::Part;
 use crate::binding::Demand;
 use crate::ids::{ResourceName, SlotId};
+use crate::words::brief;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the kubelet says about all pods, at one time.
@@ -200,8 +201,8 @@ fn refuse_shared(pod: &PodRef, containers: &Containers) -> Result<(), PodsError>
                 return Err(PodsError::SlotTwice {
                     pod: pod.clone(),
                     slot: *slot,
-                    first: first.clone(),
-                    second: name.clone(),
+                    first: brief(first),
+                    second: brief(name),
                 });
             }
         }

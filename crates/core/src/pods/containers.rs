@@ -3,6 +3,7 @@
 use super::DeviceGrant;
 use crate::gpus::devices::GrantedGpus;
 use crate::ids::{BadId, ResourceName, SlotId};
+use crate::words::brief;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +51,7 @@ pub(super) fn add<'a>(
             match slot(id, count) {
                 Ok(slot) => _ = container.slots.insert(slot),
                 Err(source) => {
-                    let container = grant.container.clone();
+                    let container = brief(&grant.container);
                     first_bad.get_or_insert(BadSlot { container, source });
                 }
             }
@@ -67,7 +68,7 @@ pub(super) fn slot(id: &str, count: u16) -> Result<SlotId, BadId> {
     }
     Err(BadId {
         kind: "slot",
-        given: id.to_owned(),
+        given: brief(id),
         allowed: "the node has fewer slots",
     })
 }

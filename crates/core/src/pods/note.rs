@@ -1,6 +1,7 @@
 //! What a pod's user is to know, though the pod starts.
 
 use crate::gpus::devices::GrantedGpus;
+use crate::words::brief;
 use std::fmt;
 
 /// Unknown ids that one note repeats.
@@ -54,9 +55,9 @@ impl Note {
         let unknown = found.unknown.iter().map(ToString::to_string);
         let texts: Vec<String> = unknown.chain(found.mig.iter().cloned()).collect();
         let more = texts.len().saturating_sub(MOST_SHOWN);
-        let ids: Vec<String> = texts.into_iter().take(MOST_SHOWN).collect();
+        let ids: Vec<String> = texts.iter().take(MOST_SHOWN).map(|id| brief(id)).collect();
         (!ids.is_empty()).then(|| Self::UnknownGpus {
-            container: container.to_owned(),
+            container: brief(container),
             ids,
             more,
         })

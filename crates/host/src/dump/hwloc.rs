@@ -13,10 +13,14 @@ use crate::select::{Candidate, Selectors};
 use crate::tree::{Notes, hex, hex16};
 use podrail_core::ids::{GpuUuid, IfName, MacAddr, PciAddr, RailIndex, RdmaName, RootId};
 use podrail_core::topology::{Excluded, Gpu, LinkState, NumaNode, PciPath, Rail, Topology};
-use roxmltree::Node;
+use roxmltree::{Node, NodeId};
+use std::collections::HashMap;
 
 /// PCI class of an InfiniBand controller.
 const INFINIBAND: u32 = 0x0207;
+
+/// Most network interfaces, and RDMA devices, of one function: each is looked for in the other.
+const MOST_OS_DEVICES: usize = 256;
 
 /// Reads `<topology>`.
 pub(super) fn read(root: Node<'_, '_>, select: &Selectors, notes: &Notes) -> Topology {
@@ -124,6 +128,7 @@ impl Reader<'_> {
     }
 
     fn ports(&mut self, device: Node<'_, '_>, path: &PciPath, kind: (u32, (u16, u16))) {
+        let nets: Vec<Net<'_>> = os_devices(device, self.network).map(Net::of).collect();
         for rdma in os_devices(device, self.openfabrics) {
             let name = rdma.attribute("name").unwrap_or_default();
             let Ok(name) = RdmaName::parse(name) else {
@@ -133,12 +138,14 @@ impl Reader<'_> {
                 );
                 continue;
             };
+            let guid = info(rdma, "NodeGUID").and_then(crate::rdma::guid);
             for port in 1..=port_count(rdma) {
-                let rail = self.rail(device, rdma, path, port);
+                let rail = rail(&nets, path, port);
                 self.judge(
                     Rail {
                         pci_id: kind.1,
                         rdma: Some(name.clone()),
+                        guid: guid.clone(),
                         ..rail
                     },
                     kind.0,
@@ -168,36 +175,52 @@ impl Reader<'_> {
             }),
         }
     }
+}
 
-    fn rail(&self, device: Node<'_, '_>, rdma: Node<'_, '_>, path: &PciPath, port: u32) -> Rail {
-        let nets: Vec<_> = os_devices(device, self.network).collect();
-        // `Port` counts from 1 and is there on functions with RDMA only.
-        let own = |net: &&Node<'_, '_>| info(**net, "Port").is_none_or(|p| p.parse() == Ok(port));
-        let net = if nets.len() == 1 {
-            nets.first()
-        } else {
-            nets.iter().find(own)
-        };
-        let name = net.and_then(|net| net.attribute("name"));
-        Rail {
-            index: RailIndex::default(),
-            path: path.clone(),
-            pci_id: (0, 0),
-            nic: path.function.nic(),
-            netdev: name.and_then(|name| IfName::parse(name).ok()),
-            ifindex: None,
-            rdma: None,
-            port,
-            uverbs: None,
-            umad: None,
-            issm: None,
-            guid: info(rdma, "NodeGUID").and_then(crate::rdma::guid),
-            mac: net.and_then(|net| MacAddr::parse(info(*net, "Address")?).ok()),
-            mtu: None,
-            speed_mbps: None,
-            link: LinkState::Unknown,
-            faults: Vec::new(),
+/// A network interface of a function.
+struct Net<'a> {
+    name: Option<&'a str>,
+    /// From 1; on functions with RDMA only.
+    port: Option<&'a str>,
+    mac: Option<&'a str>,
+}
+
+impl<'a> Net<'a> {
+    fn of(object: Node<'a, '_>) -> Self {
+        Self {
+            name: object.attribute("name"),
+            port: info(object, "Port"),
+            mac: info(object, "Address"),
         }
+    }
+}
+
+/// What is known of a port of a function.
+fn rail(nets: &[Net<'_>], path: &PciPath, port: u32) -> Rail {
+    let own = |net: &&Net<'_>| net.port.is_none_or(|p| p.parse() == Ok(port));
+    let net = if nets.len() == 1 {
+        nets.first()
+    } else {
+        nets.iter().find(own)
+    };
+    Rail {
+        index: RailIndex::default(),
+        path: path.clone(),
+        pci_id: (0, 0),
+        nic: path.function.nic(),
+        netdev: net.and_then(|net| IfName::parse(net.name?).ok()),
+        ifindex: None,
+        rdma: None,
+        port,
+        uverbs: None,
+        umad: None,
+        issm: None,
+        guid: None,
+        mac: net.and_then(|net| MacAddr::parse(net.mac?).ok()),
+        mtu: None,
+        speed_mbps: None,
+        link: LinkState::Unknown,
+        faults: Vec::new(),
     }
 }
 
@@ -213,6 +236,7 @@ fn os_devices<'a, 'i: 'a>(
     elements(device, "object")
         .filter(|object| kind(*object) == "OSDev")
         .filter(of_kind)
+        .take(MOST_OS_DEVICES)
 }
 
 /// Value of an `<info name= value=/>`.
@@ -274,13 +298,14 @@ fn numa_nodes(root: Node<'_, '_>) -> Vec<NumaNode> {
     let objects = root
         .descendants()
         .filter(|node| node.has_tag_name("object"));
+    let mut packages = Packages::default();
     let mut nodes: Vec<NumaNode> = objects
         .filter(|object| kind(*object) == "NUMANode")
         .filter_map(|object| {
             let id = number(object, "os_index")?;
             Some(NumaNode {
                 id,
-                socket: package_of(object),
+                socket: packages.of(object),
             })
         })
         .collect();
@@ -289,21 +314,34 @@ fn numa_nodes(root: Node<'_, '_>) -> Vec<NumaNode> {
     nodes
 }
 
-fn package_of(numa: Node<'_, '_>) -> Option<u32> {
-    let is_package = |node: &Node<'_, '_>| matches!(kind(*node), "Package" | "Socket");
-    if let Some(package) = numa.ancestors().find(is_package) {
-        return number(package, "os_index");
+/// The only package inside an object, if there is just one: found once for each object, since any
+/// number of NUMA nodes may stand in the same.
+#[derive(Default)]
+struct Packages(HashMap<NodeId, Option<u32>>);
+
+impl Packages {
+    fn of(&mut self, numa: Node<'_, '_>) -> Option<u32> {
+        if let Some(package) = numa.ancestors().find(is_package) {
+            return number(package, "os_index");
+        }
+        // Version 1 has the package inside the node; later ones may have the node beside it.
+        let holder = if elements(numa, "object").next().is_some() {
+            numa
+        } else {
+            numa.parent()?
+        };
+        let found = self.0.entry(holder.id());
+        *found.or_insert_with(|| {
+            let mut inside = holder.descendants().filter(is_package);
+            let package = inside.next()?;
+            inside
+                .next()
+                .is_none()
+                .then(|| number(package, "os_index"))?
+        })
     }
-    // Version 1 has the package inside the node; later ones may have the node beside it.
-    let holder = if elements(numa, "object").next().is_some() {
-        numa
-    } else {
-        numa.parent()?
-    };
-    let mut inside = holder.descendants().filter(is_package);
-    let package = inside.next()?;
-    inside
-        .next()
-        .is_none()
-        .then(|| number(package, "os_index"))?
+}
+
+fn is_package(node: &Node<'_, '_>) -> bool {
+    matches!(kind(*node), "Package" | "Socket")
 }

@@ -1,11 +1,16 @@
 //! XML with bounds: no entities, no endless nesting, no endless number of elements.
 
+mod tags;
+
 use crate::HostError;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::path::Path;
 
 /// Deepest nesting; real dumps have about 15.
 const DEPTH_LIMIT: usize = 64;
+/// Most attributes of one element; real dumps have about 15. The parser compares each with all
+/// before it, and keeps all namespaces in sight once more for each element that has its own.
+const ATTRIBUTE_LIMIT: usize = 256;
 /// Most nodes of a document.
 const NODE_LIMIT: u32 = 1_000_000;
 
@@ -20,16 +25,22 @@ pub(super) fn parse<'a>(origin: &Path, text: &'a str) -> Result<Document<'a>, Ho
         let path = origin.to_owned();
         return Err(HostError::Entities { path });
     }
+    let unusual = text.contains("xmlns") || tags::most_attributes(text) > ATTRIBUTE_LIMIT;
+    if unusual {
+        return Err(HostError::Attributes {
+            path: origin.to_owned(),
+            limit: ATTRIBUTE_LIMIT,
+        });
+    }
     let options = ParsingOptions {
         allow_dtd: true,
         nodes_limit: NODE_LIMIT,
         ..ParsingOptions::default()
     };
-    let document =
-        Document::parse_with_options(text, options).map_err(|source| HostError::Xml {
-            path: origin.to_owned(),
-            source,
-        })?;
+    let document = Document::parse_with_options(text, options).map_err(|error| HostError::Xml {
+        path: origin.to_owned(),
+        source: error.into(),
+    })?;
     if is_deeper(&document, DEPTH_LIMIT) {
         return Err(HostError::TooDeep {
             path: origin.to_owned(),

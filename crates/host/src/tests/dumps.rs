@@ -168,7 +168,7 @@ fn every_error_has_a_text_and_a_hint() {
     check(
         &HostError::Xml {
             path: path(),
-            source: xml,
+            source: xml.into(),
         },
         "/x is not well-formed XML",
     );
@@ -195,4 +195,44 @@ fn every_error_has_a_text_and_a_hint() {
 fn check(error: &HostError, text: &str) {
     assert_eq!(error.to_string(), text);
     assert!(!error.hint().is_empty());
+}
+
+/// The parser's work grows with the square of the attributes, and its memory with namespaces times
+/// elements.
+#[test]
+fn attributes_and_namespaces_without_end_are_refused() {
+    let many: String = (0..257).map(|n| format!("a{n}='>' ")).collect();
+    for text in [format!("<system {many}/>"), "<system xmlns:a='b'/>".into()] {
+        assert!(
+            matches!(parse(&text), Err(HostError::Attributes { .. })),
+            "{text}"
+        );
+    }
+}
+
+/// A dump of a few megabytes can have more ports than there are rail indexes.
+#[test]
+fn no_two_rails_share_an_index() {
+    let ports: String = (1..=255)
+        .map(|port| format!("<info name='Port{port}State' value='4'/>"))
+        .collect();
+    let device = |n: u32| {
+        format!(
+            "<object type='PCIDev' pci_busid='{:04x}:{:02x}:00.0' pci_type='0200 [15b3:1019]'>\
+             <object type='OSDev' name='mlx5_{n}' osdev_type='3'>{ports}</object></object>",
+            n >> 8,
+            n & 255
+        )
+    };
+    let devices: String = (0..258).map(device).collect();
+    let found = parse(&format!("<topology version='2.0'>{devices}</topology>")).unwrap();
+    assert_eq!(found.topology.rails.len(), 65_536);
+    assert_eq!(found.topology.rails.last().unwrap().index.0, u16::MAX);
+}
+
+#[test]
+fn names_of_any_length_are_cut_in_the_message() {
+    let error = parse(&format!("<a></{}>", "b".repeat(1 << 16))).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.len() < 300, "{cause}");
 }

@@ -1,6 +1,7 @@
 //! Why the kubelet's checkpoint could not be read, and what to do about it.
 
 use super::LARGEST_FILE;
+use podrail_core::words::BadJson;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,7 @@ pub enum CheckpointError {
         /// The path.
         path: PathBuf,
         /// Where and why.
-        source: serde_json::Error,
+        source: BadJson,
     },
 }
 

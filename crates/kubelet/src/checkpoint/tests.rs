@@ -113,6 +113,23 @@ fn missing_special_and_huge_files_are_told_apart() {
     assert!(matches!(read(&huge), Err(CheckpointError::TooLarge { .. })));
 }
 
+#[test]
+fn a_fault_names_the_field_in_bounded_words() {
+    let entry = r#"{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":"#;
+    let long = "x".repeat(1 << 16);
+    for (ids, expected) in [
+        ("7}", "DeviceIDs: expected"),
+        (&format!("\"{long}\"}}"), "DeviceIDs"),
+    ] {
+        let (_dir, path) = file(format!(
+            r#"{{"Data":{{"PodDeviceEntries":[{entry}{ids}]}}}}"#
+        ));
+        let error = read(&path).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.starts_with(expected) && cause.len() < 300, "{cause}");
+    }
+}
+
 /// Readers that run against a writer who replaces the file by rename never see a part of it.
 #[test]
 fn a_file_that_is_replaced_all_the_time_is_read_whole() {

@@ -1,6 +1,5 @@
 //! Rows of what the node is set up as, one text each.
 
-use super::bad;
 use crate::types::{BootId, SeenTopology, Setup};
 use rusqlite::{Connection, OptionalExtension};
 use std::net::IpAddr;
@@ -24,7 +23,7 @@ pub(crate) fn setup(conn: &Connection) -> rusqlite::Result<Option<Setup>> {
         return Ok(None);
     };
     let addresses = addresses.split(' ').filter(|text| !text.is_empty());
-    let node_addresses = addresses.map(|text| text.parse().map_err(|error| bad(0, error)));
+    let node_addresses = addresses.map(|text| text.parse().map_err(|error| bad(ADDRESSES, error)));
     Ok(Some(Setup {
         document,
         root,
@@ -45,7 +44,7 @@ pub(crate) fn topology(conn: &Connection) -> rusqlite::Result<Option<SeenTopolog
     let (Some(text), Some(boot)) = (get(conn, TOPOLOGY)?, get(conn, TOPOLOGY_BOOT)?) else {
         return Ok(None);
     };
-    let boot = boot.parse().map_err(|error| bad(0, error))?;
+    let boot = boot.parse().map_err(|error| bad(TOPOLOGY_BOOT, error))?;
     Ok(Some(SeenTopology { boot, text }))
 }
 
@@ -57,7 +56,7 @@ pub(crate) fn keep_topology(conn: &Connection, boot: &BootId, text: &str) -> rus
 
 /// How many slots were told of last: in this boot, or before it in an earlier one.
 pub(crate) fn slots(conn: &Connection) -> rusqlite::Result<u16> {
-    let slots = get(conn, SLOTS)?.map(|text| text.parse().map_err(|error| bad(0, error)));
+    let slots = get(conn, SLOTS)?.map(|text| text.parse().map_err(|error| bad(SLOTS, error)));
     Ok(slots.transpose()?.unwrap_or(0))
 }
 
@@ -74,9 +73,14 @@ pub(crate) fn grow_slots(conn: &Connection, boot: &BootId, wanted: u16) -> rusql
     Ok(slots)
 }
 
+fn bad(key: &str, why: impl std::fmt::Display) -> rusqlite::Error {
+    super::bad_field(0, &format!("value of {key:?}"), why)
+}
+
 fn get(conn: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     let sql = "SELECT value FROM setup WHERE key = ?1";
-    conn.query_row(sql, [key], |row| row.get(0)).optional()
+    conn.query_row(sql, [key], |row| super::get(row, 0))
+        .optional()
 }
 
 /// An equal value is not written again, so that nothing has to reach the disk.

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn waiting(conn: &Connection) -> rusqlite::Result<BTreeMap<SlotId, Waiting>> {
     let mut query = conn.prepare("SELECT slot, since, number FROM waiting")?;
     let rows = query.query_map([], |row| {
-        let (since, number) = (row.get(1)?, row.get(2)?);
-        Ok((SlotId(row.get(0)?), Waiting { since, number }))
+        let (since, number) = (super::get(row, 1)?, super::get(row, 2)?);
+        Ok((SlotId(super::get(row, 0)?), Waiting { since, number }))
     })?;
     rows.collect()
 }
@@ -32,7 +32,7 @@ pub(crate) fn allocate(conn: &Connection, slots: &[SlotId], at: i64) -> rusqlite
 fn next_allocation(conn: &Connection) -> rusqlite::Result<i64> {
     let sql = "UPDATE meta SET value = value + 1 WHERE key = 'allocations'
                RETURNING CAST(value AS INTEGER)";
-    conn.query_row(sql, [], |row| row.get(0))
+    conn.query_row(sql, [], |row| super::get(row, 0))
 }
 
 /// Makes slots of a dropped binding wait again. One that was allocated anew waits already, and for
@@ -82,7 +82,7 @@ pub(crate) fn own_slots(
                    SELECT 1 FROM binding_rails AS other JOIN bindings AS newer USING (sandbox)
                    WHERE other.slot = own.slot AND newer.sequence > bindings.sequence)";
     let mut query = conn.prepare(sql)?;
-    let rows = query.query_map([sandbox.as_str()], |row| row.get(0).map(SlotId))?;
+    let rows = query.query_map([sandbox.as_str()], |row| super::get(row, 0).map(SlotId))?;
     rows.collect()
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn pods(conn: &Connection) -> rusqlite::Result<Vec<KnownPod>> {
     let rows = query.query_map([], |row| {
         Ok(KnownPod {
             pod: super::pod_at(row, 0)?,
-            since: row.get(3)?,
+            since: super::get(row, 3)?,
         })
     })?;
     rows.collect()
@@ -102,7 +102,7 @@ pub(crate) fn pods(conn: &Connection) -> rusqlite::Result<Vec<KnownPod>> {
 pub(crate) fn knows_pod(conn: &Connection, uid: &PodUid) -> rusqlite::Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM pods WHERE uid = ?1)
                OR EXISTS (SELECT 1 FROM bindings WHERE pod_uid = ?1)";
-    conn.query_row(sql, [uid.as_str()], |row| row.get(0))
+    conn.query_row(sql, [uid.as_str()], |row| super::get(row, 0))
 }
 
 /// Whether the pod is not known afterwards.

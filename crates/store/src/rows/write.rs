@@ -64,7 +64,7 @@ pub(crate) fn decision(
 fn next_sequence(conn: &Connection) -> rusqlite::Result<i64> {
     let sql = "UPDATE meta SET value = value + 1 WHERE key = 'sequence'
                RETURNING CAST(value AS INTEGER)";
-    conn.query_row(sql, [], |row| row.get(0))
+    conn.query_row(sql, [], |row| super::get(row, 0))
 }
 
 /// Whether there was a binding to mark.

@@ -184,16 +184,18 @@ fn a_value_that_podrail_does_not_write() {
     let path = state_file(&directory);
     let mut store = open(&path);
     Node::new(1, 32).reserve(&mut store, "a", 1).unwrap();
-    let check = |error: StoreError| {
+    let check = |error: StoreError, column: &str| {
         assert!(matches!(error, StoreError::BadValue { .. }), "{error:?}");
         assert_told(&error, &error.hint());
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains(&format!("column {column}: ")), "{source}");
     };
     let sql = "INSERT INTO freed (address, pool, family) VALUES ('nonsense', 'rails', 4)";
     store.conn.execute_batch(sql).unwrap();
-    check(store.snapshot().unwrap_err());
+    check(store.snapshot().unwrap_err(), "address");
     let sql = "UPDATE binding_rails SET pci = 'nonsense'";
     store.conn.execute_batch(sql).unwrap();
-    check(store.list().unwrap_err());
+    check(store.list().unwrap_err(), "pci");
 }
 
 #[test]

@@ -1,0 +1,4 @@
+//! Feeds libFuzzer's inputs to `cni_environment`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| podrail_fuzz::run("cni_environment", input));
