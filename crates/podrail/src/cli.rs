@@ -15,8 +15,7 @@ Exit codes:
   2  the command line is not understood
   3  the configuration or an input file is wrong
   4  not enough free rails or addresses
-  5  in conflict with what is there already (same id, other arguments; a name that is taken; a
-     state file that is sound and was to be rebuilt)
+  5  in conflict with what is there (same id, other arguments; a taken name; a sound state file)
   6  the node is not ready for rails (RDMA mode, IPvlan, a rail that is down or in use)
   7  the network namespace is missing, is none, or may not be entered
   8  the state file cannot be used
