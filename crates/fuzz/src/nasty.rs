@@ -6,7 +6,6 @@ mod yaml;
 pub(crate) use xml::xml;
 pub(crate) use yaml::yaml;
 
-
 /// An input with a name.
 #[derive(Debug)]
 pub struct Nasty {

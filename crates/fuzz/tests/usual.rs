@@ -1,6 +1,6 @@
 //! The fuzz targets of the usual run: the committed corpus, a fixed number of changes of each part
 //! of it, and inputs that are too large to be committed. Time and memory of each are bounded.
-#![allow(clippy::expect_used, reason = "tests may")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "tests may")]
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
