@@ -3,6 +3,7 @@
 mod allocators;
 mod bench;
 mod demo;
+mod fuzz;
 mod generate;
 mod lab;
 mod tidy;
@@ -28,6 +29,8 @@ enum Task {
     Gen(generate::Options),
     /// Run the same pods under three allocators and write docs/allocators.md.
     Traces(traces::Options),
+    /// Fuzz what reads bytes of others; exits 1 after a crash. The usual tests do a fixed part of it.
+    Fuzz(fuzz::Options),
     /// Check the house rules: layers, sizes, purposes, paths.
     Tidy,
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Gen(options) => generate::run(&options),
         Task::Traces(options) => traces::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Tidy => tidy::run(),
     };
     outcome.unwrap_or_else(|error| {

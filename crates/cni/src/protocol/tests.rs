@@ -206,7 +206,7 @@ fn words_of_others_are_cut_and_move_no_cursor() {
     for answer in [
         text(odd.networks().unwrap_err()),
         text(unknown.settings().unwrap_err()),
-        text(parse(format!(r#"{long}"#).as_bytes()).unwrap_err()),
+        text(parse(long.as_bytes()).unwrap_err()),
     ] {
         assert!(answer.len() < 1000, "{} bytes", answer.len());
         let msg: serde_json::Value = serde_json::from_str(&answer).unwrap();
