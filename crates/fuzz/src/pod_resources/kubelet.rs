@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -56,6 +57,8 @@ fn serve(socket: &Path, raw: Raw, ready: &Sender<()>) {
         .build()
         .expect("a runtime");
     let served = runtime.block_on(async {
+        // libFuzzer's main leaves the signal as it is: a client that hangs up would end the process.
+        let _pipes = signal(SignalKind::pipe()).expect("a handler");
         let listener = UnixListener::bind(socket).expect("a socket");
         ready.send(()).expect("somebody waits");
         let incoming = UnixListenerStream::new(listener);
