@@ -4,11 +4,19 @@
 //! waits that are long enough for one node are not for a starved one.
 
 use std::fs::File;
-use std::path::PathBuf;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use crate::assets::Assets;
 use crate::error::LabError;
+
+/// Between two looks at whether a turn is free; a node runs for seconds at least.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A test may need two nodes that see each other.
+fn most() -> usize {
+    available_parallelism().map_or(1, usize::from).max(2)
+}
 
 /// The right to run a node. The kernel takes it back with the process, however that ends.
 #[derive(Debug)]
@@ -21,21 +29,18 @@ impl Turn {
     pub(super) fn wait() -> Result<Self, LabError> {
         let dir = Assets::root().join("turns");
         std::fs::create_dir_all(&dir).map_err(LabError::io("create", &dir))?;
-        let most = available_parallelism().map_or(1, usize::from);
-        let paths: Vec<PathBuf> = (0..most)
+        let mut turns = (0..most())
             .map(|number| dir.join(number.to_string()))
-            .collect();
-        for path in &paths {
-            let lock = File::create(path).map_err(LabError::io("create", path))?;
-            if lock.try_lock().is_ok() {
-                return Ok(Self { _lock: lock });
+            .cycle();
+        // Any that gets free, not one of them: who waits for another node's turn may hold one.
+        loop {
+            for path in turns.by_ref().take(most()) {
+                let lock = File::create(&path).map_err(LabError::io("create", &path))?;
+                if lock.try_lock().is_ok() {
+                    return Ok(Self { _lock: lock });
+                }
             }
+            std::thread::sleep(PAUSE);
         }
-        // All are taken: this one waits for any of them, as well spread as can be.
-        let number = usize::try_from(std::process::id()).unwrap_or(0) % most;
-        let path = dir.join(number.to_string());
-        let lock = File::create(&path).map_err(LabError::io("create", &path))?;
-        lock.lock().map_err(LabError::io("lock", &path))?;
-        Ok(Self { _lock: lock })
     }
 }
