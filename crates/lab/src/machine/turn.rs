@@ -40,7 +40,8 @@ impl Turn {
                     return Ok(Self { _lock: lock });
                 }
             }
-            std::thread::sleep(PAUSE);
+            // Nobody tells when a file's lock is given back.
+            std::thread::park_timeout(PAUSE);
         }
     }
 }
