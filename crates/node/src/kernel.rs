@@ -2,7 +2,7 @@
 
 use crate::error::NodeError;
 use crate::facts::boot_id;
-use crate::recovery::others_than;
+use crate::recovery::{entries, others_than};
 use crate::sandbox::netns_id;
 use podrail_attach::{AttachError, Target, TeardownError};
 use podrail_core::ids::SandboxId;
@@ -108,8 +108,11 @@ impl Kernel for Linux {
         let same = |path: &PathBuf| {
             std::fs::metadata(path).is_ok_and(|file| file.dev() == id.dev && file.ino() == id.ino)
         };
-        let processes = entries("/proc").map(|process| process.join("ns/net"));
-        let mut paths = processes.chain(entries("/run/netns")).filter(same);
+        let processes = entries(Path::new("/proc")).into_iter();
+        let processes = processes.map(|process| process.join("ns/net"));
+        let mut paths = processes
+            .chain(entries(Path::new("/run/netns")))
+            .filter(same);
         paths.find_map(|path| NetNs::open(path).ok())
     }
 
@@ -132,9 +135,4 @@ impl Kernel for Linux {
     fn differences(&self, plan: &AttachPlan, netns: &NetNs) -> Result<Vec<String>, AttachError> {
         podrail_attach::differences(plan, netns)
     }
-}
-
-fn entries(dir: &str) -> impl Iterator<Item = PathBuf> {
-    let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    found.map(|entry| entry.path())
 }

@@ -13,8 +13,8 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use census::others_than;
 pub use census::{Census, doubts_of, take_census};
+pub(crate) use census::{entries, others_than};
 pub use compare::{Books, compare};
 pub use rebuild::{Rebuilt, Recovered, reconstruct};
 pub use restore::{Restored, restore};

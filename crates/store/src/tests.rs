@@ -41,6 +41,16 @@ fn state_file(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("podrail/state.db")
 }
 
+/// Names in a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
 fn open(path: &Path) -> Store {
     Store::open(path, &boot(1)).unwrap().store
 }

@@ -120,7 +120,8 @@ fn paths() -> Vec<(NetnsId, PathBuf)> {
         .collect()
 }
 
-fn entries(dir: &Path) -> Vec<PathBuf> {
+/// Paths in a directory, sorted; none if it cannot be read.
+pub(crate) fn entries(dir: &Path) -> Vec<PathBuf> {
     let found = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = found.map(|entry| entry.path()).collect();
     paths.sort();

@@ -20,15 +20,6 @@ fn refused(path: &Path) -> StoreError {
     error
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn what_is_made_is_for_the_owner_only() {
     let directory = tempfile::tempdir().unwrap();

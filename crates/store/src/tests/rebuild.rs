@@ -22,15 +22,6 @@ fn content(node: &Node, name: &str) -> Content {
     }
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_new_file_holds_what_was_given_and_the_old_one_is_kept() {
     let directory = tempfile::tempdir().unwrap();
